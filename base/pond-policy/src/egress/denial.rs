@@ -1,0 +1,191 @@
+//! A refusal that explains itself: a stable code, the rule or host it is about and the smallest
+//! change that would help. It is shown to tools as an HTTP reason phrase, so it holds one line of
+//! printable ASCII whatever the job sent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::quote::quote;
+
+use super::address::AddressReason;
+use super::destination::{Destination, DestinationFault, Host};
+use super::pattern::HostRule;
+
+const LONGEST_PHRASE: usize = 400;
+
+named_enum! {
+    /// Why a destination is refused; stable, part of the audit log.
+    pub enum DenialCode {
+        HostMalformed => "host_malformed",
+        HttpsOnly => "https_only",
+        IpLiteral => "ip_literal",
+        SpecialName => "special_name",
+        DeniedByRule => "denied_by_rule",
+        HostNotAllowed => "host_not_allowed",
+        PortNotAllowed => "port_not_allowed",
+        SelfAddress => "self_address",
+        PrivateAddress => "private_address",
+        MixedAddresses => "mixed_addresses",
+        TooManyAddresses => "too_many_addresses",
+        DnsFailed => "dns_failed",
+    }
+}
+
+impl DenialCode {
+    /// The HTTP status a proxy answers with: 403 is policy, 400 nonsense, 502 the resolver's failure.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::HostMalformed => 400,
+            Self::TooManyAddresses | Self::DnsFailed => 502,
+            Self::HttpsOnly
+            | Self::IpLiteral
+            | Self::SpecialName
+            | Self::DeniedByRule
+            | Self::HostNotAllowed
+            | Self::PortNotAllowed
+            | Self::SelfAddress
+            | Self::PrivateAddress
+            | Self::MixedAddresses => 403,
+        }
+    }
+
+    const fn message(self) -> &'static str {
+        match self {
+            Self::HostMalformed => "host malformed",
+            Self::HttpsOnly => "https only",
+            Self::IpLiteral => "ip addresses are not allowed",
+            Self::SpecialName => "special-use name",
+            Self::DeniedByRule => "host denied by rule",
+            Self::HostNotAllowed => "host not allowed",
+            Self::PortNotAllowed => "port not allowed",
+            Self::SelfAddress => "this machine's own address",
+            Self::PrivateAddress => "host resolves to a private address",
+            Self::MixedAddresses => "host resolves to public and private addresses",
+            Self::TooManyAddresses => "host resolves to too many addresses",
+            Self::DnsFailed => "host did not resolve",
+        }
+    }
+}
+
+/// One refused destination. Every text in it is safe to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    code: DenialCode,
+    rule: Option<Arc<HostRule>>,
+    host: String,
+    hint: String,
+}
+
+impl Denial {
+    /// The target of a request was not a destination at all.
+    pub fn malformed(target: &str, fault: DestinationFault) -> Self {
+        Self::new(DenialCode::HostMalformed, quote(target), fault.to_string())
+    }
+
+    /// A request in clear text, whatever its target.
+    pub fn https_only(target: &str) -> Self {
+        let hint = "use an https URL; clear-text requests are never forwarded".to_owned();
+        Self::new(DenialCode::HttpsOnly, quote(target), hint)
+    }
+
+    /// The resolver failed, timed out or said that there is no such name.
+    pub fn dns_failed(host: &impl fmt::Display) -> Self {
+        let hint = "check the spelling of the name".to_owned();
+        Self::new(DenialCode::DnsFailed, host.to_string(), hint)
+    }
+
+    pub(super) fn ip_literal(destination: &Destination) -> Self {
+        let hint = "use the host's name; rules never match addresses".to_owned();
+        Self::new(DenialCode::IpLiteral, destination.to_string(), hint)
+    }
+
+    pub(super) fn special_name(destination: &Destination) -> Self {
+        let hint = "private and special-use names are never looked up".to_owned();
+        Self::new(DenialCode::SpecialName, destination.to_string(), hint)
+    }
+
+    pub(super) fn denied_by(rule: &Arc<HostRule>, destination: &Destination) -> Self {
+        let hint = format!("remove the deny rule {rule}");
+        let denial = Self::new(DenialCode::DeniedByRule, destination.to_string(), hint);
+        Self { rule: Some(Arc::clone(rule)), ..denial }
+    }
+
+    pub(super) fn host_not_allowed(destination: &Destination) -> Self {
+        Self::new(DenialCode::HostNotAllowed, destination.to_string(), allow_hint(destination))
+    }
+
+    pub(super) fn port_not_allowed(rule: Option<&Arc<HostRule>>, destination: &Destination) -> Self {
+        let hint = match rule {
+            Some(_) => allow_hint(destination),
+            None => "this port is closed whatever the host".to_owned(),
+        };
+        let denial = Self::new(DenialCode::PortNotAllowed, destination.to_string(), hint);
+        Self { rule: rule.map(Arc::clone), ..denial }
+    }
+
+    pub(super) fn self_address(host: String) -> Self {
+        let hint = "a job never reaches the machine it runs on".to_owned();
+        Self::new(DenialCode::SelfAddress, host, hint)
+    }
+
+    pub(super) fn private_address(host: String, reason: AddressReason) -> Self {
+        let hint = format!("the address is {reason}; only public hosts can be reached");
+        Self::new(DenialCode::PrivateAddress, host, hint)
+    }
+
+    pub(super) fn mixed_addresses(host: String, reason: AddressReason) -> Self {
+        let hint = format!("one of its addresses is {reason}; fix the host's DNS records");
+        Self::new(DenialCode::MixedAddresses, host, hint)
+    }
+
+    pub(super) fn too_many_addresses(host: String, limit: usize) -> Self {
+        let hint = format!("at most {limit} addresses are checked");
+        Self::new(DenialCode::TooManyAddresses, host, hint)
+    }
+
+    fn new(code: DenialCode, host: String, hint: String) -> Self {
+        Self { code, rule: None, host, hint }
+    }
+
+    pub fn code(&self) -> DenialCode {
+        self.code
+    }
+
+    /// The rule that refused, or that matched the host but not the port.
+    pub fn rule(&self) -> Option<&HostRule> {
+        self.rule.as_deref()
+    }
+
+    /// What was asked for; a target that did not parse is quoted and escaped.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+
+    /// The text for an HTTP status line: `pond: …`, one line of printable ASCII, bounded.
+    pub fn reason_phrase(&self) -> String {
+        let line = format!("pond: {self}");
+        line.chars().filter(|c| (' '..='~').contains(c)).take(LONGEST_PHRASE).collect()
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.code.message(), self.host, self.hint)
+    }
+}
+
+/// The rule that would allow exactly this destination, or why there can be none.
+fn allow_hint(destination: &Destination) -> String {
+    let wanted = match &destination.host {
+        Host::Name(name) if destination.port == super::Port::HTTPS => name.to_string(),
+        Host::Name(_) | Host::Literal(_) => destination.to_string(),
+    };
+    match HostRule::parse_config(&wanted) {
+        Ok(rule) => format!("--allow-host {rule}"),
+        Err(fault) => fault.to_string(),
+    }
+}

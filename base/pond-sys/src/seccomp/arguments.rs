@@ -1,0 +1,128 @@
+//! Rules that depend on what a call is asked to do.
+//!
+//! Zone: trusted, pure data. Every argument looked at is an `int` or is truncated to one by the kernel, so its low word
+//! is all of it: setting high bits must change no verdict.
+
+use super::decision::Argument::{First, Second, Third};
+use super::decision::{ALLOW, Decision, KILL, Question, REFUSE, Verdict};
+
+const NO_FAMILY: Decision = Decision::Settled(Verdict::FamilyUnsupported);
+const NO_PROTOCOL: Decision = Decision::Settled(Verdict::ProtocolUnsupported);
+const WHOLE: u32 = u32::MAX;
+
+/// The bits of `clone` flags that make a namespace. The time namespace has none: its bit is part of the exit signal here.
+pub(super) const NAMESPACES: u32 = bits(
+    libc::CLONE_NEWNS
+        | libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET,
+);
+
+pub(super) const CLONE: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: NAMESPACES,
+    any_of: &[0],
+    then: ALLOW,
+    otherwise: REFUSE,
+});
+
+/// Everything but local, internet and routing sockets is a family nobody audits, loads a kernel module on request
+/// (AF_ALG, AF_RDS, …) or reaches past the network namespace (AF_VSOCK).
+pub(super) const SOCKET: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[bits(libc::AF_UNIX)],
+    then: ALLOW,
+    otherwise: Decision::Asks(&Question {
+        argument: First,
+        mask: WHOLE,
+        any_of: &[bits(libc::AF_INET), bits(libc::AF_INET6)],
+        then: INTERNET_TYPE,
+        otherwise: NETLINK,
+    }),
+});
+
+pub(super) const SOCKET_PAIR: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[bits(libc::AF_UNIX)],
+    then: ALLOW,
+    otherwise: NO_FAMILY,
+});
+
+/// The kernel keeps a socket's type in four bits; SOCK_CLOEXEC and SOCK_NONBLOCK lie above them.
+const SOCKET_TYPE: u32 = 0xF;
+
+const INTERNET_TYPE: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: SOCKET_TYPE,
+    any_of: &[bits(libc::SOCK_STREAM), bits(libc::SOCK_DGRAM)],
+    then: INTERNET_PROTOCOL,
+    otherwise: REFUSE,
+});
+
+/// SCTP, DCCP, MPTCP, SMC, L2TP and the rest are modules an unprivileged socket call would load into the host.
+const INTERNET_PROTOCOL: Decision = Decision::Asks(&Question {
+    argument: Third,
+    mask: WHOLE,
+    any_of: &[bits(libc::IPPROTO_IP), bits(libc::IPPROTO_TCP), bits(libc::IPPROTO_UDP)],
+    then: ALLOW,
+    otherwise: NO_PROTOCOL,
+});
+
+/// Routing is how C libraries list interfaces.
+const NETLINK: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[bits(libc::AF_NETLINK)],
+    then: Decision::Asks(&Question {
+        argument: Third,
+        mask: WHOLE,
+        any_of: &[bits(libc::NETLINK_ROUTE)],
+        then: ALLOW,
+        otherwise: NO_FAMILY,
+    }),
+    otherwise: NO_FAMILY,
+});
+
+pub(super) const TIOCSTI: u32 = 0x5412;
+pub(super) const TIOCLINUX: u32 = 0x541C;
+pub(super) const TIOCSETD: u32 = 0x5423;
+pub(super) const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+pub(super) const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
+
+/// Typing into, driving or changing the line discipline of a terminal is how a job escapes to whoever watches it; inode
+/// flags and project ids would outlive the job on the layer it wrote. Taking a controlling terminal (TIOCSCTTY) stays:
+/// every program that opens a terminal of its own needs it, and it cannot take one that belongs to another session.
+pub(super) const IOCTL: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: WHOLE,
+    any_of: &[TIOCSTI, TIOCLINUX, TIOCSETD, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR],
+    then: REFUSE,
+    otherwise: ALLOW,
+});
+
+/// PER_LINUX, and the value that only asks.
+pub(super) const PERSONALITY: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[0, u32::MAX],
+    then: ALLOW,
+    otherwise: REFUSE,
+});
+
+/// Init maps memory for data, never for code.
+pub(super) const DATA_MAPPING: Decision = Decision::Asks(&Question {
+    argument: Third,
+    mask: bits(libc::PROT_EXEC),
+    any_of: &[0],
+    then: ALLOW,
+    otherwise: KILL,
+});
+
+const fn bits(value: i32) -> u32 {
+    value.cast_unsigned()
+}

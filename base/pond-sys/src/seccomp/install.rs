@@ -1,0 +1,26 @@
+//! Hands a compiled filter to the kernel.
+//!
+//! Zone: runs between fork and exec in a single-threaded process, so it neither allocates nor locks.
+//! Invariant: the filter either holds from the moment this returns `Ok`, or the caller learns why not.
+
+use std::io;
+
+use super::compile::{Filter, Instruction};
+
+const _: () = assert!(
+    size_of::<Instruction>() == size_of::<libc::sock_filter>()
+        && align_of::<Instruction>() == align_of::<libc::sock_filter>()
+);
+
+/// Installs `filter` on the calling thread, for good. The caller has set `no_new_privs`, or the kernel refuses.
+pub fn install(filter: &Filter) -> io::Result<()> {
+    let instructions = filter.instructions();
+    let len = u16::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: instructions.as_ptr().cast_mut().cast() };
+    // No flags: speculation mitigations stay on for hostile code.
+    // SAFETY: `program` names exactly `len` initialised instructions of `sock_filter`'s layout (asserted above), borrowed
+    // from `filter` until after the call; the kernel only reads them, and copies them before it returns.
+    let status =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0u32, &raw const program) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

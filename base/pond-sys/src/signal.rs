@@ -1,0 +1,49 @@
+//! Signals as descriptors, and the signal state a new program starts with.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Blocks SIGCHLD and returns a descriptor that becomes readable when a child changes state.
+pub fn child_events() -> io::Result<OwnedFd> {
+    descriptor(&[libc::SIGCHLD])
+}
+
+/// Blocks SIGINT, SIGTERM and SIGHUP and returns a descriptor that becomes readable when one of them arrives.
+pub fn interrupts() -> io::Result<OwnedFd> {
+    descriptor(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+}
+
+fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
+    // SAFETY: sigemptyset and sigaddset fill a set that lives on this stack; the numbers are valid signals.
+    let set = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        set
+    };
+    // SAFETY: `set` is an initialised signal set; the old mask is not asked for.
+    crate::check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) }.into())?;
+    // SAFETY: `set` is an initialised signal set; -1 asks for a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    crate::check(fd.into())?;
+    // SAFETY: signalfd just returned this descriptor, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Gives every signal its default action and an empty mask: what a program expects at its first instruction.
+pub fn reset_all() -> io::Result<()> {
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: SIG_DFL installs no handler. SIGKILL, SIGSTOP and the numbers the C library keeps for itself are refused
+        // by the call and need no change, so its result carries no information.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+    // SAFETY: sigemptyset initialises the set before it is read; the old mask is not asked for.
+    let ret = unsafe {
+        let mut empty: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut empty);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const empty, std::ptr::null_mut())
+    };
+    crate::check(ret.into()).map(|_| ())
+}

@@ -1,0 +1,196 @@
+//! The boundary between a host process that asks for a sandbox and the privileged launcher that makes one.
+//!
+//! A `JailPlan` is data: everything the launcher will do is written in it, and what it does not say is not done. It carries no
+//! secret. The launcher refuses a plan it does not wholly understand (`deny_unknown_fields`) or that breaks one of its own
+//! invariants. Answers are `Report`s of a fixed size; only the launcher and init hold the socket they travel on.
+
+mod report;
+
+pub use report::{Report, ReportFault, Step, Usage};
+
+use serde::{Deserialize, Serialize};
+
+/// A plan larger than this is refused before it is decoded.
+pub const MAX_PLAN_BYTES: u64 = 4 << 20;
+
+/// Where the checkout stands inside.
+pub const WORKSPACE: &str = "/workspace";
+/// The job's home directory inside.
+pub const HOME: &str = "/home/pond";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JailPlan {
+    pub identity: Identity,
+    pub hostname: String,
+    /// What stands in the root, parents before children. The root itself is a small read-only tmpfs.
+    pub root: Vec<RootEntry>,
+    pub checkout: CheckoutView,
+    pub scratch: Scratch,
+    pub tmp: TmpfsCap,
+    pub shm: TmpfsCap,
+    pub rlimits: Rlimits,
+    pub program: Program,
+    pub start: Start,
+}
+
+/// Which host ids the ids inside stand for. The job runs as `JOB_ID` inside, never as 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Identity {
+    /// Privileged launcher: ids 0..65536 inside are `base`.. on the host, a range no other job holds; the owner of the
+    /// checkout appears as the job's own id.
+    Range { base: u32, owner_uid: u32, owner_gid: u32 },
+    /// Ordinary user: one id inside stands for the caller's own.
+    Single { uid: u32, gid: u32 },
+}
+
+/// The job's user and group inside.
+pub const JOB_ID: u32 = 1000;
+/// How many ids a privileged job's range holds.
+pub const RANGE_IDS: u32 = 65_536;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum RootEntry {
+    Directory {
+        path: String,
+    },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    File {
+        path: String,
+        content: String,
+    },
+    /// A host directory or file, read-only, without setuid or device files, cut off from later mounts of the host.
+    Bind {
+        path: String,
+        source: String,
+        kind: BindKind,
+    },
+    /// A device node of the host, bound by itself.
+    Device {
+        path: String,
+        source: String,
+    },
+}
+
+impl RootEntry {
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Directory { path }
+            | Self::Symlink { path, .. }
+            | Self::File { path, .. }
+            | Self::Bind { path, .. }
+            | Self::Device { path, .. } => path,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BindKind {
+    Directory,
+    File,
+}
+
+/// How the job sees the checkout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum CheckoutView {
+    /// The tree itself, read-only.
+    ReadOnly(CheckoutPath),
+    /// A throwaway writable view: the tree as lower layer, the scratch as upper.
+    Copy(CheckoutPath),
+    /// Nothing of the host: an empty writable directory on the scratch.
+    Empty,
+}
+
+/// A directory named for the launcher that must open it in another mount namespace, and checked there to be the same one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckoutPath {
+    pub path: String,
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// Where everything the job writes to disk goes: bounded in bytes and inodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Scratch {
+    /// A formatted ext4 image, passed as a descriptor; its size is the quota.
+    Ext4Image,
+    /// Memory, charged to the job.
+    Tmpfs(TmpfsCap),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TmpfsCap {
+    pub bytes: u64,
+    pub inodes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rlimits {
+    pub open_files: u64,
+    pub processes: u64,
+    pub stack_bytes: u64,
+    pub file_bytes: u64,
+    pub locked_bytes: u64,
+    pub queue_bytes: u64,
+    pub pending_signals: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    pub argv: Vec<String>,
+    /// The whole environment; nothing is inherited.
+    pub env: Vec<(String, String)>,
+    /// Absolute directories inside, searched in order for a bare command name.
+    pub search: Vec<String>,
+    pub cwd: String,
+}
+
+/// Whether the job waits for a word from the asking side before its first instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    AtOnce,
+    OnGo,
+}
+
+/// The descriptors that travel with a plan, in this order. Optional ones are named by the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slot {
+    Plan,
+    Stdin,
+    Stdout,
+    Stderr,
+    Lifeline,
+    Report,
+    /// The directory itself, for a launcher in the same mount namespace.
+    Checkout,
+    /// Present when the scratch is an image.
+    Image,
+    /// Every remaining descriptor: entry points of the job's control groups, a v2 directory first when there is one.
+    CgroupEntries,
+}
+
+#[cfg(test)]
+mod tests {
+    //! What crosses the launcher's boundary is understood wholly or refused.
+    use super::*;
+
+    #[test]
+    fn an_unknown_field_is_refused() {
+        let text = r#"{"bytes": 1, "inodes": 2, "huge": true}"#;
+        let fault = serde_json::from_str::<TmpfsCap>(text).map_err(|fault| fault.to_string());
+        assert!(fault.as_ref().is_err_and(|text| text.contains("unknown field `huge`")), "{fault:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Pid 1 of a native sandbox: waits, reaps, reports, and ends everything when its worker is gone.
+//!
+//! Zone: hostile. It shares its namespaces with the job, so it holds no key, no allowlist and no capability, and its filter
+//! lets it do little more than wait. Removing it must weaken nothing: it is no control, only an undertaker. What it reports is
+//! the kernel's word on the job's main process, never anything the job said.
+#![forbid(unsafe_code)]
+
+use std::os::fd::OwnedFd;
+
+use pond_sys::process::{Ended, Status, exit_now, reap_any};
+use pond_sys::seccomp::{Filter, install};
+use pond_wire::jail::{Report, Step, Usage};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+/// A job that was forked, and what init needs to watch it.
+#[derive(Debug)]
+pub struct Started {
+    pub job: Pid,
+    /// Readable when any child changed state.
+    pub child_events: OwnedFd,
+    pub filter: Filter,
+}
+
+/// Watches until the job ends or the lifeline closes. When this process exits the kernel kills everything in the sandbox.
+pub fn watch(started: Started, lifeline: OwnedFd, report: &OwnedFd) -> ! {
+    let ended = guard(&started).and_then(|()| wait(&started, &lifeline));
+    let what = match ended {
+        Ok(Some(ended)) => outcome(ended),
+        // The worker is gone, and with it anyone to tell.
+        Ok(None) => exit_now(0),
+        Err(errno) => Report::Failed { step: Step::GuardInit, errno: errno.raw_os_error() },
+    };
+    // Its filter leaves it `write` and takes `sendmsg`: a report needs no descriptors.
+    match rustix::io::write(report, &what.encode()) {
+        Ok(_) => exit_now(0),
+        Err(_gone) => exit_now(1),
+    }
+}
+
+fn guard(started: &Started) -> Result<(), Errno> {
+    install(&started.filter).map_err(|fault| Errno::from_io_error(&fault).unwrap_or(Errno::IO))
+}
+
+fn wait(started: &Started, lifeline: &OwnedFd) -> Result<Option<Ended>, Errno> {
+    loop {
+        let mut ready =
+            [PollFd::new(&started.child_events, PollFlags::IN), PollFd::new(lifeline, PollFlags::empty())];
+        match poll(&mut ready, None) {
+            Err(Errno::INTR) => continue,
+            other => other?,
+        };
+        let [child, life] = ready.map(|fd| !fd.revents().is_empty());
+        if life {
+            return Ok(None);
+        }
+        if child && let Some(ended) = reap(started)? {
+            return Ok(Some(ended));
+        }
+    }
+}
+
+/// Reaps every child that has ended; orphans of the job land here too.
+fn reap(started: &Started) -> Result<Option<Ended>, Errno> {
+    let mut discard = [0; 512];
+    match rustix::io::read(&started.child_events, &mut discard) {
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+        Err(errno) => return Err(errno),
+    }
+    loop {
+        match reap_any() {
+            Ok(Some(ended)) if ended.pid == started.job.as_raw_nonzero().get() => return Ok(Some(ended)),
+            Ok(Some(_orphan)) => {}
+            Ok(None) => return Ok(None),
+            Err(fault) => match Errno::from_io_error(&fault) {
+                Some(Errno::CHILD | Errno::INTR) => return Ok(None),
+                other => return Err(other.unwrap_or(Errno::IO)),
+            },
+        }
+    }
+}
+
+fn outcome(ended: Ended) -> Report {
+    let usage = Usage { max_rss_kib: ended.max_rss_kib, cpu_micros: ended.cpu_micros };
+    match ended.status {
+        Status::Exited(code) => Report::Exited { code, usage },
+        Status::Signaled(signal) => Report::Signaled { signal, usage },
+    }
+}

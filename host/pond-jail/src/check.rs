@@ -1,0 +1,68 @@
+//! Refuses any plan that breaks an invariant of the launcher, whoever sent it.
+//!
+//! The asking side builds plans from policy and should never fail here; these checks are for the day it is wrong or captured.
+
+use pond_wire::jail::{CheckoutView, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
+use rustix::io::Errno;
+
+use crate::fault::Failure;
+
+/// Places the launcher fills itself; a plan may not.
+const RESERVED: [&str; 5] = [WORKSPACE, HOME, "/proc", "/tmp", "/dev/shm"];
+
+pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
+    let caps_bounded = [plan.tmp, plan.shm].into_iter().all(bounded);
+    let scratch_bounded = match plan.scratch {
+        pond_wire::jail::Scratch::Ext4Image => true,
+        pond_wire::jail::Scratch::Tmpfs(cap) => bounded(cap),
+    };
+    let checkout_named = match &plan.checkout {
+        CheckoutView::ReadOnly(checkout) | CheckoutView::Copy(checkout) => is_plain_absolute(&checkout.path),
+        CheckoutView::Empty => true,
+    };
+    let sound = caps_bounded
+        && scratch_bounded
+        && checkout_named
+        && plan.root.iter().all(entry_is_sound)
+        && !plan.program.argv.is_empty()
+        && plan.program.argv.iter().all(|argument| !argument.contains('\0'))
+        && plan.program.env.iter().all(|(name, value)| env_is_sound(name, value))
+        && plan.program.search.iter().all(|directory| is_plain_absolute(directory))
+        && is_plain_absolute(&plan.program.cwd)
+        && is_hostname(&plan.hostname);
+    if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
+}
+
+fn bounded(cap: TmpfsCap) -> bool {
+    cap.bytes > 0 && cap.inodes > 0
+}
+
+fn entry_is_sound(entry: &RootEntry) -> bool {
+    let path = entry.path();
+    let outside_reserved = !RESERVED.iter().any(|reserved| is_at_or_below(path, reserved));
+    let source_is_sound = match entry {
+        RootEntry::Bind { source, .. } => is_plain_absolute(source) && source != "/",
+        RootEntry::Device { source, .. } => is_plain_absolute(source) && source.starts_with("/dev/"),
+        RootEntry::Directory { .. } | RootEntry::Symlink { .. } | RootEntry::File { .. } => true,
+    };
+    is_plain_absolute(path) && path != "/" && outside_reserved && source_is_sound
+}
+
+/// Absolute, without empty, `.` or `..` parts, and free of NUL.
+fn is_plain_absolute(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix('/') else { return false };
+    !path.contains('\0')
+        && (rest.is_empty() || rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".."))
+}
+
+fn is_at_or_below(path: &str, reserved: &str) -> bool {
+    path.strip_prefix(reserved).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn env_is_sound(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+}
+
+fn is_hostname(name: &str) -> bool {
+    (1..=63).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}

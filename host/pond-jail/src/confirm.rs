@@ -1,0 +1,52 @@
+//! Tries the forbidden, just before the job could: a layer that did not take ends the launch.
+//!
+//! Each attempt is something a hostile program would do first. All must fail; one that succeeds means that a control was
+//! accepted and is not enforced, and the job never runs.
+
+use std::os::fd::BorrowedFd;
+
+use pond_wire::jail::Step;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::fault::Failure;
+
+/// Names the layer through the errno it reports: `EISNAM` for a confinement that is not there has no other meaning here.
+const BREACH: Errno = Errno::ISNAM;
+
+pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
+    let every = CapabilitySet::from_bits_retain(u64::MAX >> 23);
+    let regained = CapabilitySets { effective: every, permitted: every, inheritable: CapabilitySet::empty() };
+    let forbidden = [
+        // Identity and capabilities.
+        rustix::thread::set_thread_res_uid(
+            rustix::fs::Uid::ROOT,
+            rustix::fs::Uid::ROOT,
+            rustix::fs::Uid::ROOT,
+        )
+        .is_ok(),
+        rustix::thread::set_capabilities(None, regained).is_ok(),
+        rustix::process::geteuid().is_root(),
+        !rustix::thread::no_new_privs().is_ok_and(|on| on),
+        // Namespaces and mounts.
+        pond_sys::process::unshare_user().is_ok(),
+        rustix::mount::unmount("/proc", rustix::mount::UnmountFlags::DETACH).is_ok(),
+        // The read-only root.
+        rustix::fs::open("/etc/pond-confirm", OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o600))
+            .is_ok(),
+        // What belongs to init.
+        rustix::fs::openat(CWD, "/proc/1/environ", OFlags::RDONLY, Mode::empty()).is_ok(),
+        rustix::fs::openat(CWD, "/proc/1/root/etc", OFlags::RDONLY, Mode::empty()).is_ok(),
+        // Sockets that reach beyond the network namespace.
+        rustix::net::socket(AddressFamily::VSOCK, SocketType::STREAM, None).is_ok(),
+        rustix::net::socket(AddressFamily::PACKET, SocketType::RAW, None).is_ok(),
+    ];
+    let streams_are_plain =
+        rustix::io::fcntl_getfd(report).is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC));
+    if forbidden.contains(&true) || !streams_are_plain {
+        return Err(Failure { step: Step::Confirm, errno: BREACH });
+    }
+    Ok(())
+}

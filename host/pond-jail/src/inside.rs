@@ -1,0 +1,160 @@
+//! One launch, the child's half: pid 1 of the sandbox builds its root, forks the job, and becomes init.
+//!
+//! Trust: until `job::run` forks, nothing hostile runs. The steps stand in the only order in which each is still possible and
+//! none can be undone by what follows; a failing step ends the process, and with it the namespaces.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
+use pond_sys::seccomp;
+use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Start, Step};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
+
+use crate::enter::tell;
+use crate::fault::{At, Failure};
+use crate::request::Order;
+use crate::storage::{Builder, Storage};
+use crate::{idmap, job, root, storage};
+
+/// The parent's word that identity and limits stand.
+pub(crate) const ADMITTED: u8 = 1;
+/// The parent's word that the disk is ready; its mounts travel along.
+pub(crate) const STORAGE: u8 = 2;
+
+pub(crate) fn main(order: Order, parent: &OwnedFd, report: &OwnedFd) -> ! {
+    match enter(&order, parent, report.as_fd()) {
+        Ok(started) => pond_init::watch(started, order.lifeline, report),
+        Err(failure) => {
+            tell(report.as_fd(), failure.report(), &[]);
+            exit_now(1)
+        }
+    }
+}
+
+// tidy: privileged sequence
+fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond_init::Started, Failure> {
+    let plan = &order.plan;
+    // Filters are compiled while the parent writes the maps; after this point nothing needs to be computed.
+    let filters = (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
+    // 1. Wait until the parent has put this process inside its limits and given it its ids.
+    let _none = hear(parent, ADMITTED, Step::WriteIdMaps)?;
+    take_identity(plan)?;
+    // 2. Only now is our group the right root for a cgroup namespace.
+    pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
+    rustix::process::setsid().at(Step::CgroupNamespace)?;
+    rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
+    loopback()?;
+    // 3. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
+    let new_root = root::build(plan)?;
+    let storage = receive_storage(order, parent)?;
+    root::enter(&new_root, &storage)?;
+    drop(new_root);
+    // 4. The asking side learns where to read results, and may hold the job back until its own half is ready.
+    pond_sys::socket::send(report, &Report::Prepared.encode(), &[storage.upper.as_fd()])
+        .at(Step::Announce)?;
+    drop(storage);
+    if plan.start == Start::OnGo {
+        await_go(report)?;
+    }
+    // 5. Limits that children inherit, then the job itself.
+    set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
+    let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
+    let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
+        Fork::Child => job::run(order, &filters.0, report),
+        Fork::Parent(child) => child,
+    };
+    // 6. Init keeps no power it does not need: it waits, reaps and reports.
+    job::drop_capabilities().at(Step::GuardInit)?;
+    rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
+    Ok(pond_init::Started { job: job.pid, child_events, filter: filters.1 })
+}
+
+fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {
+    let mut word = [0; 8];
+    let (length, descriptors) = pond_sys::socket::receive(parent, &mut word).at(step)?;
+    match word.first() {
+        Some(first) if length == 1 && *first == expected => Ok(descriptors),
+        _ => Err(Failure { step, errno: Errno::CONNRESET }),
+    }
+}
+
+fn take_identity(plan: &JailPlan) -> Result<(), Failure> {
+    let step = Step::BecomeRootInside;
+    match plan.identity {
+        Identity::Range { .. } => {
+            rustix::thread::set_thread_groups(&[]).at(step)?;
+            rustix::thread::set_thread_res_gid(
+                rustix::fs::Gid::ROOT,
+                rustix::fs::Gid::ROOT,
+                rustix::fs::Gid::ROOT,
+            )
+            .at(step)?;
+            rustix::thread::set_thread_res_uid(
+                rustix::fs::Uid::ROOT,
+                rustix::fs::Uid::ROOT,
+                rustix::fs::Uid::ROOT,
+            )
+            .at(step)?;
+        }
+        Identity::Single { uid, gid } => idmap::write_single(uid, gid)?,
+    }
+    // The job will share this pid namespace: what this process holds must not be readable through /proc.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at(step)
+}
+
+fn loopback() -> Result<(), Failure> {
+    let step = Step::Loopback;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .at(step)?;
+    pond_sys::net::loopback_up(&socket).at(step)
+}
+
+fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {
+    let builder = Builder::of(order.plan.identity);
+    match builder {
+        Builder::Inside => storage::build(
+            builder,
+            &order.plan.checkout,
+            order.plan.scratch,
+            order.image.as_ref(),
+            order.checkout.as_fd(),
+            None,
+        ),
+        Builder::Host { .. } => {
+            let mounts = hear(parent, STORAGE, Step::MountWorkspace)?;
+            let [workspace, home, upper] = <[OwnedFd; 3]>::try_from(mounts)
+                .map_err(|_| Failure { step: Step::MountWorkspace, errno: Errno::BADMSG })?;
+            Ok(Storage { workspace, home, upper })
+        }
+    }
+}
+
+fn await_go(report: BorrowedFd<'_>) -> Result<(), Failure> {
+    let mut word = [0; 8];
+    let (length, _none) = pond_sys::socket::receive(report, &mut word).at(Step::Announce)?;
+    if length == 1 { Ok(()) } else { Err(Failure { step: Step::Announce, errno: Errno::CONNRESET }) }
+}
+
+/// A user namespace cannot raise what it inherited, so a limit is the smaller of what is wanted and what is had.
+fn set_rlimits(limits: &Rlimits) -> Result<(), Errno> {
+    let wanted = [
+        (Resource::Core, 0),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Nproc, limits.processes),
+        (Resource::Stack, limits.stack_bytes),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Memlock, limits.locked_bytes),
+        (Resource::Msgqueue, limits.queue_bytes),
+        (Resource::Sigpending, limits.pending_signals),
+        (Resource::Rtprio, 0),
+        (Resource::Nice, 0),
+    ];
+    for (resource, value) in wanted {
+        let had = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Some(value.min(had));
+        rustix::process::setrlimit(resource, Rlimit { current: limit, maximum: limit })?;
+    }
+    Ok(())
+}

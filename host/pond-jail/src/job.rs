@@ -1,0 +1,183 @@
+//! The last steps before the hostile program runs: everything it could use is taken away, tried, and only then it starts.
+
+use std::ffi::CString;
+use std::os::fd::BorrowedFd;
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use pond_sys::process::{Program, exit_now};
+use pond_sys::seccomp;
+use pond_wire::jail::{CheckoutView, HOME, Identity, JOB_ID, JailPlan, Step, WORKSPACE};
+use rustix::fs::{Gid, Uid};
+use rustix::io::Errno;
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+
+use crate::confirm;
+use crate::enter::tell;
+use crate::fault::{At, Failure};
+use crate::request::Order;
+
+/// Device nodes a job may write to.
+const WRITABLE_DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+
+/// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
+pub(crate) fn run(order: &Order, filter: &seccomp::Filter, report: BorrowedFd<'_>) -> ! {
+    let failure = confine_and_exec(order, filter, report);
+    tell(report, failure.report(), &[]);
+    exit_now(1)
+}
+
+fn confine_and_exec(order: &Order, filter: &seccomp::Filter, report: BorrowedFd<'_>) -> Failure {
+    match confine(order, filter, report) {
+        Ok(program) => exec(&order.plan, &program),
+        Err(failure) => failure,
+    }
+}
+
+// tidy: privileged sequence
+fn confine(order: &Order, filter: &seccomp::Filter, report: BorrowedFd<'_>) -> Result<Program, Failure> {
+    let plan = &order.plan;
+    let program = prepare(plan)?;
+    // 1. A session of its own, default signals, its three streams, and no other descriptor once it executes.
+    rustix::process::setsid().at(Step::DropIdentity)?;
+    pond_sys::signal::reset_all().at(Step::DropIdentity)?;
+    take_streams(order)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::chdir(plan.program.cwd.as_str()).at(Step::DropIdentity)?;
+    // 2. Capabilities go before the identity does: emptying the bounding set needs one of them.
+    empty_bounding_set().at(Step::DropCapabilities)?;
+    if let Identity::Range { .. } = plan.identity {
+        let (uid, gid) = (Uid::from_raw(JOB_ID), Gid::from_raw(JOB_ID));
+        rustix::thread::set_thread_groups(&[]).at(Step::DropIdentity)?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid).at(Step::DropIdentity)?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::DropIdentity)?;
+    }
+    drop_capabilities().at(Step::DropCapabilities)?;
+    // 3. Nothing this process executes can regain anything.
+    rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges)?;
+    // 4. Writes only where the plan says, and no signals or abstract sockets out of the sandbox.
+    restrict_files(plan)?;
+    // 5. The filter last, because it forbids most of the calls above.
+    seccomp::install(filter).at(Step::Seccomp)?;
+    // 6. Layers that did not take would be noticed by the job first; notice before it does.
+    confirm::confirm(report)?;
+    Ok(program)
+}
+
+fn prepare(plan: &JailPlan) -> Result<Program, Failure> {
+    let invalid = Failure { step: Step::CheckPlan, errno: Errno::INVAL };
+    let c_string = |text: &str| CString::new(text).map_err(|_| invalid);
+    let argv = plan.program.argv.iter().map(|text| c_string(text)).collect::<Result<_, _>>()?;
+    let env = plan
+        .program
+        .env
+        .iter()
+        .map(|(name, value)| c_string(&format!("{name}={value}")))
+        .collect::<Result<_, _>>()?;
+    Ok(Program::new(argv, env))
+}
+
+fn take_streams(order: &Order) -> Result<(), Failure> {
+    let [stdin, stdout, stderr] = &order.stdio;
+    rustix::stdio::dup2_stdin(stdin).at(Step::DropIdentity)?;
+    rustix::stdio::dup2_stdout(stdout).at(Step::DropIdentity)?;
+    rustix::stdio::dup2_stderr(stderr).at(Step::DropIdentity)
+}
+
+fn empty_bounding_set() -> Result<(), Errno> {
+    for bit in 0..64 {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // The kernel knows no capability of this number, hence none above it.
+            Err(Errno::INVAL) => break,
+            other => other?,
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let locked = CapabilitiesSecureBits::NO_ROOT
+        | CapabilitiesSecureBits::NO_ROOT_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    rustix::thread::set_capabilities_secure_bits(locked)
+}
+
+/// Empties every capability set of this process.
+pub(crate) fn drop_capabilities() -> Result<(), Errno> {
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )
+}
+
+fn restrict_files(plan: &JailPlan) -> Result<(), Failure> {
+    let denied = Failure { step: Step::Landlock, errno: Errno::NOTSUP };
+    match landlock_rules(plan) {
+        Ok(RulesetStatus::FullyEnforced) => Ok(()),
+        Ok(RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced) | Err(LandlockFault::Rules(_)) => {
+            Err(denied)
+        }
+        Err(LandlockFault::Place(_)) => Err(Failure { step: Step::Landlock, errno: Errno::NOENT }),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LandlockFault {
+    #[error("building the rules: {0}")]
+    Rules(#[from] landlock::RulesetError),
+    #[error("opening a writable place: {0}")]
+    Place(#[from] landlock::PathFdError),
+}
+
+/// Reads and executes anywhere in the sandbox, writes only on the job's own storage. Every access right and scope of this
+/// version is required: a kernel that lacks one refuses the launch rather than enforce less.
+fn landlock_rules(plan: &JailPlan) -> Result<RulesetStatus, LandlockFault> {
+    const VERSION: ABI = ABI::V6;
+    let everything = AccessFs::from_all(VERSION);
+    let reading = AccessFs::from_read(VERSION);
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(everything)?
+        .scope(Scope::from_all(VERSION))?
+        .create()?
+        .add_rule(PathBeneath::new(PathFd::new("/")?, reading))?;
+    let writable_workspace = match plan.checkout {
+        CheckoutView::ReadOnly(_) => None,
+        CheckoutView::Copy(_) | CheckoutView::Empty => Some(WORKSPACE),
+    };
+    for place in [HOME, "/tmp", "/dev/shm"].into_iter().chain(writable_workspace) {
+        rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, everything))?;
+    }
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    for place in WRITABLE_DEVICES {
+        if let Ok(file) = PathFd::new(place) {
+            rules = rules.add_rule(PathBeneath::new(file, device))?;
+        }
+    }
+    Ok(rules.restrict_self()?.ruleset)
+}
+
+/// Finds the command inside and replaces this process. A name with a slash is a path; a bare one is searched for.
+fn exec(plan: &JailPlan, program: &Program) -> Failure {
+    let Some(name) = plan.program.argv.first() else {
+        return Failure { step: Step::Exec, errno: Errno::NOENT };
+    };
+    let candidates: Vec<String> = if name.contains('/') {
+        vec![name.clone()]
+    } else {
+        plan.program.search.iter().map(|directory| format!("{directory}/{name}")).collect()
+    };
+    let mut errno = Errno::NOENT;
+    for candidate in candidates {
+        let Ok(candidate) = CString::new(candidate) else { continue };
+        let fault = Errno::from_io_error(&program.exec(&candidate)).unwrap_or(Errno::IO);
+        // A file that is there but cannot run says more than the absence of the next one.
+        if fault != Errno::NOENT && fault != Errno::NOTDIR {
+            errno = fault;
+        }
+    }
+    Failure { step: Step::Exec, errno }
+}

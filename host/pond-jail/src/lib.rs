@@ -1,0 +1,98 @@
+//! The privileged launcher: a small process with one thread that turns plans into sandboxes.
+//!
+//! Zone: host, the only part of pond that holds CAP_SYS_ADMIN. It starts with an empty environment, inherits one socket,
+//! reads no configuration file and touches no network. A plan it does not wholly understand is refused. Nothing is undone in
+//! place: a failed step ends the attempt, and what it made goes away with its last descriptor.
+#![forbid(unsafe_code)]
+
+mod check;
+mod confirm;
+mod enter;
+mod fault;
+mod idmap;
+mod inside;
+mod job;
+mod request;
+mod root;
+mod storage;
+
+pub use fault::Fault;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+/// The name this program is re-executed under; the first thing `main` looks at.
+pub const NAME: &str = "pond-jail";
+
+/// Serves requests until the socket's other end is closed. Never returns to the caller's code.
+pub fn main() -> ! {
+    let code = match serve() {
+        Ok(()) => 0,
+        Err(fault) => {
+            // The asking side sees the closed socket; this line is for the person who started the launcher by hand.
+            rustix::io::write(rustix::stdio::stderr(), format!("{NAME}: {fault}\n").as_bytes())
+                .map_or(71, |_| 70)
+        }
+    };
+    pond_sys::process::exit_now(code)
+}
+
+fn serve() -> Result<(), Fault> {
+    let socket = scrub()?;
+    let children = pond_sys::signal::child_events().map_err(Fault::Scrub)?;
+    loop {
+        let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other.map_err(|errno| Fault::Scrub(errno.into()))?,
+        };
+        let [request, child] = ready.map(|fd| !fd.revents().is_empty());
+        if child {
+            reap(&children)?;
+        }
+        if request {
+            match request::receive(socket.as_fd())? {
+                Some(request) => enter::launch(request),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Drops what was inherited and must not be: descriptors beyond the socket, and the right of others to look inside.
+///
+/// The socket arrives as standard input, the one place a parent can put a descriptor without unsafe code.
+fn scrub() -> Result<OwnedFd, Fault> {
+    let stdin = rustix::stdio::stdin();
+    rustix::net::sockopt::socket_type(stdin).map_err(|errno| Fault::NoSocket(errno.into()))?;
+    let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(|errno| Fault::Scrub(errno.into()))?;
+    rustix::stdio::dup2_stdin(rustix::stdio::stderr()).map_err(|errno| Fault::Scrub(errno.into()))?;
+    pond_sys::fd::close_from(4).map_err(Fault::Scrub)?;
+    // An ordinary user's launcher must stay dumpable until its child has written its own id maps: the files under /proc of
+    // a process that is not belong to root. Its init is made undumpable in either case.
+    if rustix::process::geteuid().is_root() {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| Fault::Scrub(errno.into()))?;
+    }
+    rustix::process::chdir("/").map_err(|errno| Fault::Scrub(errno.into()))?;
+    Ok(socket)
+}
+
+fn reap(children: &OwnedFd) -> Result<(), Fault> {
+    let mut discard = [0; 1024];
+    match rustix::io::read(children, &mut discard) {
+        Ok(_) | Err(rustix::io::Errno::AGAIN) => {}
+        Err(errno) => return Err(Fault::Scrub(errno.into())),
+    }
+    loop {
+        match pond_sys::process::reap_any() {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(()),
+            Err(fault) if fault.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error()) => {
+                return Ok(());
+            }
+            Err(fault) => return Err(Fault::Scrub(fault)),
+        }
+    }
+}

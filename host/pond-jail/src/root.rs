@@ -1,0 +1,161 @@
+//! The root a job sees: a small tmpfs of our own making, with the host's toolchain bound into it read-only.
+//!
+//! Runs inside the sandbox's mount namespace, before the job exists. Every mount lands on a directory or file made here in our
+//! own tmpfs, never on a path inside somebody else's tree, so there is no name a hostile tree could have prepared.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use pond_sys::mount::{Attributes, set_attributes};
+use pond_wire::jail::{BindKind, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+
+use crate::fault::{At, Failure};
+use crate::storage::{Storage, tmpfs};
+
+/// Room for the skeleton: directories, links and the few files under /etc.
+const ROOT_CAP: TmpfsCap = TmpfsCap { bytes: 1 << 20, inodes: 512 };
+/// Where the new root hangs until it becomes the root, in this namespace only. Nothing of the host is opened below it any
+/// more, which no other directory can promise: a checkout may lie anywhere else.
+const STAGING: &str = "/proc";
+
+/// Parts of /proc that tell of the host or act on it. Absent ones are skipped: a kernel without the file has no leak.
+const MASKED: [&str; 8] =
+    ["cmdline", "kallsyms", "kcore", "key-users", "keys", "sched_debug", "sysrq-trigger", "timer_list"];
+
+/// The skeleton, the host's directories, /dev, /tmp, /dev/shm and /proc. Returns the root's descriptor.
+pub(crate) fn build(plan: &JailPlan) -> Result<OwnedFd, Failure> {
+    // The new /proc is made before anything covers the host's: the kernel only allows it where one is fully visible.
+    let proc = proc_mount()?;
+    let root = tmpfs(ROOT_CAP, "0755", Step::BuildRoot)?;
+    move_mount(&root, "", CWD, STAGING, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::BuildRoot)?;
+    for path in ["/proc", "/tmp", "/dev", "/dev/shm", "/home", HOME, WORKSPACE] {
+        make_directory(&root, path, Step::BuildRoot)?;
+    }
+    for entry in &plan.root {
+        place(&root, entry)?;
+    }
+    attach(&root, &tmpfs(plan.tmp, "1777", Step::MountTmp)?, "tmp", Step::MountTmp)?;
+    attach(&root, &tmpfs(plan.shm, "1777", Step::MountTmp)?, "dev/shm", Step::MountTmp)?;
+    attach(&root, &proc, "proc", Step::MountProc)?;
+    mask_proc(&root)?;
+    Ok(root)
+}
+
+/// Moves the job's storage in, makes the skeleton read-only, and leaves the host's root for good.
+pub(crate) fn enter(root: &OwnedFd, storage: &Storage) -> Result<(), Failure> {
+    attach(root, &storage.workspace, relative(WORKSPACE), Step::MountWorkspace)?;
+    attach(root, &storage.home, relative(HOME), Step::MountWorkspace)?;
+    let locked = Attributes { read_only: true, no_suid: true, ..Attributes::default() };
+    set_attributes(root, locked, false).at(Step::PivotRoot)?;
+    rustix::process::fchdir(root).at(Step::PivotRoot)?;
+    // Old and new root are stacked on one place: the first unmount of "." takes the old one away.
+    rustix::process::pivot_root(".", ".").at(Step::PivotRoot)?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH).at(Step::PivotRoot)?;
+    rustix::process::chdir("/").at(Step::PivotRoot)
+}
+
+fn place(root: &OwnedFd, entry: &RootEntry) -> Result<(), Failure> {
+    match entry {
+        RootEntry::Directory { path } => make_directory(root, path, Step::BuildRoot),
+        RootEntry::Symlink { path, target } => {
+            rustix::fs::symlinkat(target.as_str(), root, relative(path)).at(Step::BuildRoot)
+        }
+        RootEntry::File { path, content } => {
+            let file = make_file(root, path, Step::BuildRoot)?;
+            let written = rustix::io::write(&file, content.as_bytes()).at(Step::BuildRoot)?;
+            if written == content.len() {
+                Ok(())
+            } else {
+                Err(Failure { step: Step::BuildRoot, errno: Errno::NOSPC })
+            }
+        }
+        RootEntry::Bind { path, source, kind } => {
+            match kind {
+                BindKind::Directory => make_directory(root, path, Step::OpenRoot)?,
+                BindKind::File => drop(make_file(root, path, Step::OpenRoot)?),
+            }
+            let attributes = Attributes {
+                read_only: true,
+                no_suid: true,
+                no_dev: true,
+                private: true,
+                ..Attributes::default()
+            };
+            bind(root, path, source, attributes, Step::OpenRoot)
+        }
+        RootEntry::Device { path, source } => {
+            drop(make_file(root, path, Step::MountDevices)?);
+            let attributes =
+                Attributes { no_suid: true, no_exec: true, private: true, ..Attributes::default() };
+            bind(root, path, source, attributes, Step::MountDevices)
+        }
+    }
+}
+
+fn bind(
+    root: &OwnedFd,
+    path: &str,
+    source: &str,
+    attributes: Attributes<'_>,
+    step: Step,
+) -> Result<(), Failure> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, source, flags).at(step)?;
+    set_attributes(&tree, attributes, true).at(step)?;
+    attach(root, &tree, relative(path), step)
+}
+
+fn attach(root: &OwnedFd, mount: &OwnedFd, path: &str, step: Step) -> Result<(), Failure> {
+    move_mount(mount, "", root, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(step)
+}
+
+fn proc_mount() -> Result<OwnedFd, Failure> {
+    let step = Step::MountProc;
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).at(step)?;
+    fsconfig_set_string(&context, "source", "proc").at(step)?;
+    fsconfig_create(&context).at(step)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).at(step)
+}
+
+/// Covers what a job has no business reading with /dev/null, and makes the kernel's settings read-only.
+fn mask_proc(root: &OwnedFd) -> Result<(), Failure> {
+    let step = Step::MountProc;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    for name in MASKED {
+        let path = format!("proc/{name}");
+        let null = open_tree(root, "dev/null", flags).at(step)?;
+        match move_mount(&null, "", root, &path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH) {
+            Err(Errno::NOENT) => {}
+            other => other.at(step)?,
+        }
+    }
+    let settings = open_tree(root, "proc/sys", flags).at(step)?;
+    set_attributes(&settings, Attributes { read_only: true, ..Attributes::default() }, false).at(step)?;
+    attach(root, &settings, "proc/sys", step)
+}
+
+fn make_directory(root: &OwnedFd, path: &str, step: Step) -> Result<(), Failure> {
+    match rustix::fs::mkdirat(root, relative(path), Mode::from_raw_mode(0o755)) {
+        // A plan may name a directory that already stands, such as /dev.
+        Err(Errno::EXIST) => Ok(()),
+        other => other.at(step),
+    }
+}
+
+fn make_file(root: &OwnedFd, path: &str, step: Step) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(root.as_fd(), relative(path), flags, Mode::from_raw_mode(0o644)).at(step)
+}
+
+fn relative(path: &str) -> &str {
+    path.trim_start_matches('/')
+}

@@ -1,0 +1,208 @@
+//! The job's disk: a bounded scratch filesystem and the view of the checkout, as detached mounts.
+//!
+//! Nothing here has a path: mounts are descriptors until the sandbox moves them into its own root, so there is nothing to
+//! unmount, and everything vanishes with the last descriptor. The scratch holds `u` (the upper layer), `w` (overlay's own)
+//! and `h` (the job's home).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use pond_sys::mount::{Attributes, set_attributes};
+use pond_wire::jail::{CheckoutPath, CheckoutView, Identity, JOB_ID, Scratch, Step, TmpfsCap};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_fd,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, open_tree,
+};
+
+use crate::fault::{At, Failure};
+
+/// The mounts a sandbox needs from outside its root, and what the collector reads afterwards.
+pub(crate) struct Storage {
+    pub(crate) workspace: OwnedFd,
+    pub(crate) home: OwnedFd,
+    /// The upper layer as an ordinary directory descriptor.
+    pub(crate) upper: OwnedFd,
+}
+
+/// Whose privileges build the storage, which decides how owners and overlay metadata are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Builder {
+    /// The host's root: owners translated, overlay metadata out of the job's reach.
+    Host { base: u32 },
+    /// Root of the sandbox's own user namespace, standing for one ordinary user.
+    Inside,
+}
+
+impl Builder {
+    pub(crate) fn of(identity: Identity) -> Self {
+        match identity {
+            Identity::Range { base, .. } => Self::Host { base },
+            Identity::Single { .. } => Self::Inside,
+        }
+    }
+}
+
+pub(crate) fn build(
+    builder: Builder,
+    view: &CheckoutView,
+    scratch: Scratch,
+    image: Option<&OwnedFd>,
+    checkout: BorrowedFd<'_>,
+    owners: Option<&OwnedFd>,
+) -> Result<Storage, Failure> {
+    let disk = mount_scratch(scratch, image)?;
+    let upper = directory(&disk, "u", builder)?;
+    let work = directory(&disk, "w", builder)?;
+    directory(&disk, "h", builder)?;
+    let workspace = match view {
+        CheckoutView::Empty => subtree(&disk, "u")?,
+        CheckoutView::ReadOnly(named) => checkout_tree(builder, named, checkout, owners)?,
+        CheckoutView::Copy(named) => {
+            let lower = checkout_tree(builder, named, checkout, owners)?;
+            overlay(builder, &lower, &upper, &work)?
+        }
+    };
+    Ok(Storage { workspace, home: subtree(&disk, "h")?, upper })
+}
+
+/// The checkout as a read-only mount of its own, without setuid or device files, owned by the job.
+fn checkout_tree(
+    builder: Builder,
+    named: &CheckoutPath,
+    checkout: BorrowedFd<'_>,
+    owners: Option<&OwnedFd>,
+) -> Result<OwnedFd, Failure> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let (tree, recursive) = match builder {
+        Builder::Host { .. } => (open_tree(checkout, "", flags).at(Step::OpenCheckout)?, false),
+        // The descriptor came from another mount namespace, where an ordinary user may clone nothing: the directory is
+        // opened again by name and must be the same one. Mounts below it are locked to it and come along.
+        Builder::Inside => {
+            let again = reopen(named)?;
+            (open_tree(&again, "", flags | OpenTreeFlags::AT_RECURSIVE).at(Step::OpenCheckout)?, true)
+        }
+    };
+    let attributes = Attributes {
+        read_only: true,
+        no_suid: true,
+        no_dev: true,
+        private: true,
+        idmap: owners.map(AsFd::as_fd),
+        ..Attributes::default()
+    };
+    set_attributes(&tree, attributes, recursive).at(Step::OpenCheckout)?;
+    Ok(tree)
+}
+
+fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let again = rustix::fs::openat2(CWD, &named.path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        .at(Step::OpenCheckout)?;
+    let stat = rustix::fs::fstat(&again).at(Step::OpenCheckout)?;
+    if (stat.st_dev, stat.st_ino) == (named.device, named.inode) {
+        Ok(again)
+    } else {
+        Err(Failure { step: Step::OpenCheckout, errno: Errno::STALE })
+    }
+}
+
+fn overlay(builder: Builder, lower: &OwnedFd, upper: &OwnedFd, work: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let step = Step::MountWorkspace;
+    let lower = open_directory(lower, ".").at(step)?;
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).at(step)?;
+    fsconfig_set_fd(&context, "lowerdir+", lower.as_fd()).at(step)?;
+    fsconfig_set_fd(&context, "upperdir", upper.as_fd()).at(step)?;
+    fsconfig_set_fd(&context, "workdir", work.as_fd()).at(step)?;
+    // Nothing survives the job, so nothing needs to survive a power cut; and a directory must never be able to point at
+    // another part of the lower layer.
+    fsconfig_set_flag(&context, "volatile").at(step)?;
+    fsconfig_set_string(&context, "redirect_dir", "nofollow").at(step)?;
+    fsconfig_set_string(&context, "metacopy", "off").at(step)?;
+    match builder {
+        Builder::Host { .. } => {}
+        Builder::Inside => fsconfig_set_flag(&context, "userxattr").at(step)?,
+    }
+    finish(&context, step)
+}
+
+fn mount_scratch(scratch: Scratch, image: Option<&OwnedFd>) -> Result<OwnedFd, Failure> {
+    match (scratch, image) {
+        (Scratch::Tmpfs(cap), None) => tmpfs(cap, "0755", Step::MountScratch),
+        (Scratch::Ext4Image, Some(image)) => mount_image(image),
+        (Scratch::Tmpfs(_), Some(_)) | (Scratch::Ext4Image, None) => {
+            Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
+        }
+    }
+}
+
+/// A tmpfs bounded in bytes and inodes; one bound alone is none.
+pub(crate) fn tmpfs(cap: TmpfsCap, mode: &str, step: Step) -> Result<OwnedFd, Failure> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).at(step)?;
+    fsconfig_set_string(&context, "source", "tmpfs").at(step)?;
+    fsconfig_set_string(&context, "size", cap.bytes.to_string()).at(step)?;
+    fsconfig_set_string(&context, "nr_inodes", cap.inodes.to_string()).at(step)?;
+    fsconfig_set_string(&context, "mode", mode).at(step)?;
+    finish(&context, step)
+}
+
+fn finish(context: &OwnedFd, step: Step) -> Result<OwnedFd, Failure> {
+    fsconfig_create(context).at(step)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).at(step)
+}
+
+fn mount_image(image: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let step = Step::MountScratch;
+    let device = attach_loop(image)?;
+    let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).at(step)?;
+    fsconfig_set_string(&context, "source", device.path.as_str()).at(step)?;
+    fsconfig_set_flag(&context, "noinit_itable").at(step)?;
+    fsconfig_set_flag(&context, "nobarrier").at(step)?;
+    finish(&context, step)
+}
+
+struct LoopDevice {
+    path: String,
+    // Keeps the device from clearing itself before the mount holds it.
+    _open: OwnedFd,
+}
+
+/// Binds the image to a free loop device. Asking for a number and taking it are two calls, so a neighbour may be faster.
+fn attach_loop(image: &OwnedFd) -> Result<LoopDevice, Failure> {
+    const ATTEMPTS: u32 = 256;
+    let step = Step::MountScratch;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let control = rustix::fs::open("/dev/loop-control", flags, Mode::empty()).at(step)?;
+    for _ in 0..ATTEMPTS {
+        let number = pond_sys::loopdev::free_number(&control).at(step)?;
+        let path = format!("/dev/loop{number}");
+        let device = rustix::fs::open(&path, flags, Mode::empty()).at(step)?;
+        match pond_sys::loopdev::configure(&device, image) {
+            Err(fault) if fault.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
+            other => return other.at(step).map(|()| LoopDevice { path, _open: device }),
+        }
+    }
+    Err(Failure { step, errno: Errno::BUSY })
+}
+
+fn directory(disk: &OwnedFd, name: &str, builder: Builder) -> Result<OwnedFd, Failure> {
+    let step = Step::MountScratch;
+    rustix::fs::mkdirat(disk, name, Mode::from_raw_mode(0o755)).at(step)?;
+    if let Builder::Host { base } = builder {
+        let id = base + JOB_ID;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::chownat(disk, name, Some(Uid::from_raw(id)), Some(Gid::from_raw(id)), flags).at(step)?;
+    }
+    open_directory(disk, name).at(step)
+}
+
+fn open_directory(at: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn subtree(disk: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(disk, name, flags).at(Step::MountScratch)
+}

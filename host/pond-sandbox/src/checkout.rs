@@ -1,0 +1,67 @@
+//! The directory a job works on, opened once: everything later refers to the descriptor, not the name.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use pond_wire::jail::CheckoutPath;
+use rustix::fs::{Mode, OFlags};
+
+#[derive(Debug, thiserror::Error)]
+pub enum CheckoutFault {
+    #[error("{0} is a symbolic link; name the directory itself")]
+    Link(PathBuf),
+    #[error("{0} is not a directory")]
+    NotADirectory(PathBuf),
+    #[error("{path} cannot be opened")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("the name of the checkout {0:?} is not UTF-8; rename the directory")]
+    Name(PathBuf),
+    #[error("{0} is the root directory; run pond in the directory of a project")]
+    Root(PathBuf),
+}
+
+#[derive(Debug)]
+pub struct Checkout {
+    directory: OwnedFd,
+    pub named: CheckoutPath,
+    pub owner_uid: u32,
+    pub owner_gid: u32,
+}
+
+impl Checkout {
+    /// Opens `path`, which must itself be a directory; links in the directories above it are resolved.
+    pub fn open(path: &Path) -> Result<Self, CheckoutFault> {
+        let failed = |source| CheckoutFault::Open { path: path.to_owned(), source };
+        let metadata = std::fs::symlink_metadata(path).map_err(failed)?;
+        if metadata.is_symlink() {
+            return Err(CheckoutFault::Link(path.to_owned()));
+        }
+        if !metadata.is_dir() {
+            return Err(CheckoutFault::NotADirectory(path.to_owned()));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        // The kernel's own name for what was opened, free of links and of any race with whoever moves directories.
+        let resolved =
+            std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).map_err(failed)?;
+        if resolved == Path::new("/") {
+            return Err(CheckoutFault::Root(resolved));
+        }
+        let stat = rustix::fs::fstat(&directory).map_err(|errno| failed(errno.into()))?;
+        let text =
+            resolved.into_os_string().into_string().map_err(|name| CheckoutFault::Name(name.into()))?;
+        Ok(Self {
+            directory,
+            named: CheckoutPath { path: text, device: stat.st_dev, inode: stat.st_ino },
+            owner_uid: stat.st_uid,
+            owner_gid: stat.st_gid,
+        })
+    }
+}
+
+impl AsFd for Checkout {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}

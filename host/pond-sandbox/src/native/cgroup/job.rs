@@ -1,0 +1,316 @@
+//! The control groups of one job: made, entered, watched, emptied, removed.
+//!
+//! Zone: host. Invariants: limits hold before anyone can enter; a handle dropped on any path kills what is inside and
+//! removes the groups; removal waits a bounded time for the dying and reports what resists.
+
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
+use rustix::io::Errno;
+
+use super::fault::{CgroupFault, Controller};
+use super::host::{Duty, Hierarchy};
+use super::settings::{self, Absent, CgroupLimits, Setting};
+use super::usage::Usage;
+use super::{PREFIX, files, signal};
+
+/// A job's groups, one per hierarchy.
+#[derive(Debug)]
+pub struct JobCgroup {
+    directory_name: String,
+    groups: Vec<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    hierarchy: Arc<Hierarchy>,
+    directory: OwnedFd,
+    /// v1 only: where the job's first process writes `0` to enter.
+    tasks: Option<OwnedFd>,
+}
+
+/// How the job's first process gets in.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// The directory to clone into.
+    pub v2: Option<BorrowedFd<'a>>,
+    /// Files to write `0` to, from the one thread that is to enter.
+    pub v1: Vec<BorrowedFd<'a>>,
+}
+
+impl JobCgroup {
+    pub(super) fn create(
+        hierarchies: &[Arc<Hierarchy>],
+        name: &str,
+        limits: &CgroupLimits,
+    ) -> Result<Self, CgroupFault> {
+        let groups = Vec::with_capacity(hierarchies.len());
+        // Dropping it on any fault below removes what was made until then.
+        let mut job = Self { directory_name: directory_name(name), groups };
+        for hierarchy in hierarchies {
+            let group = Group::make(hierarchy, &job.directory_name)?;
+            job.groups.push(group);
+        }
+        for group in &mut job.groups {
+            group.limit(&job.directory_name, limits)?;
+        }
+        Ok(job)
+    }
+
+    /// Takes over groups someone else left behind.
+    pub(super) fn adopt(hierarchies: &[Arc<Hierarchy>], name: &str) -> Result<Self, CgroupFault> {
+        let directory_name = directory_name(name);
+        let mut groups = Vec::new();
+        for hierarchy in hierarchies {
+            match files::open_subdirectory(hierarchy.directory.as_fd(), &directory_name) {
+                Ok(directory) => {
+                    groups.push(Group { hierarchy: Arc::clone(hierarchy), directory, tasks: None })
+                }
+                Err(Errno::NOENT) => {}
+                Err(source) => {
+                    return Err(CgroupFault::Read { file: hierarchy.path.join(&directory_name), source });
+                }
+            }
+        }
+        Ok(Self { directory_name, groups })
+    }
+
+    pub fn entry(&self) -> Entry<'_> {
+        let unified = self.groups.iter().find(|group| group.is_unified());
+        Entry {
+            v2: unified.map(|group| group.directory.as_fd()),
+            v1: self.groups.iter().filter_map(|group| Some(group.tasks.as_ref()?.as_fd())).collect(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn directories(&self) -> Vec<PathBuf> {
+        self.groups.iter().map(|group| group.path(&self.directory_name)).collect()
+    }
+
+    pub fn is_empty(&self) -> Result<bool, CgroupFault> {
+        let unread = |source| CgroupFault::Read { file: self.display_path(), source };
+        Ok(signal::listed(&self.descriptors()).map_err(unread)?.is_empty())
+    }
+
+    /// Sends every process of the job a SIGKILL it cannot outrun.
+    pub fn kill(&self) -> Result<(), CgroupFault> {
+        let failed = |source| CgroupFault::Kill { group: self.display_path(), source };
+        for group in &self.groups {
+            match files::put(group.directory.as_fd(), "cgroup.kill", "1") {
+                Ok(()) => return Ok(()),
+                // v1, a kernel without it, or a group already removed.
+                Err(Errno::NOENT | Errno::NODEV) => {}
+                Err(source) => return Err(failed(source)),
+            }
+        }
+        for group in &self.groups {
+            // Nothing is born any more, so killing by list comes to an end.
+            match files::put(group.directory.as_fd(), "pids.max", "0") {
+                Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
+                Err(source) => return Err(failed(source)),
+            }
+        }
+        self.kill_listed()
+    }
+
+    pub fn usage(&self) -> Result<Usage, CgroupFault> {
+        let mut usage = Usage::default();
+        for group in &self.groups {
+            group
+                .count(&mut usage)
+                .map_err(|source| CgroupFault::Read { file: group.path(&self.directory_name), source })?;
+        }
+        Ok(usage)
+    }
+
+    /// Removes the groups once empty. Groups already gone are no fault.
+    pub fn remove(mut self) -> Result<(), CgroupFault> {
+        let groups = mem::take(&mut self.groups);
+        let mut patience = signal::pauses();
+        let attempts: Vec<_> =
+            groups.iter().map(|group| group.remove(&self.directory_name, &mut patience)).collect();
+        attempts.into_iter().collect()
+    }
+
+    /// Kills whatever is inside, then removes. For groups found again: nobody knows how far their launch had come, so
+    /// none is taken to be empty because another is.
+    pub fn end(self) -> Result<(), CgroupFault> {
+        self.kill()?;
+        self.kill_listed()?;
+        self.remove()
+    }
+
+    fn kill_listed(&self) -> Result<(), CgroupFault> {
+        let failed = |source| CgroupFault::Kill { group: self.display_path(), source };
+        match signal::kill_listed(&self.descriptors()).map_err(failed)? {
+            true => Ok(()),
+            false => Err(CgroupFault::StillPopulated { group: self.display_path() }),
+        }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.groups.iter().map(|group| group.directory.as_fd()).collect()
+    }
+
+    fn display_path(&self) -> PathBuf {
+        self.groups.first().map(|group| group.path(&self.directory_name)).unwrap_or_default()
+    }
+}
+
+impl Drop for JobCgroup {
+    /// For paths that never reach [`JobCgroup::remove`]; what resists here is found again by a sweep.
+    fn drop(&mut self) {
+        if !self.groups.is_empty() && self.kill().is_ok() {
+            let mut patience = signal::pauses();
+            for group in &self.groups {
+                group.remove(&self.directory_name, &mut patience).ok();
+            }
+        }
+    }
+}
+
+impl Group {
+    fn make(hierarchy: &Arc<Hierarchy>, directory_name: &str) -> Result<Self, CgroupFault> {
+        let parent = hierarchy.directory.as_fd();
+        let made = mkdirat(parent, directory_name, Mode::from_raw_mode(0o755)).and_then(|()| {
+            files::open_subdirectory(parent, directory_name).inspect_err(|_| {
+                unlinkat(parent, directory_name, AtFlags::REMOVEDIR).ok();
+            })
+        });
+        match made {
+            Ok(directory) => Ok(Self { hierarchy: Arc::clone(hierarchy), directory, tasks: None }),
+            Err(source) => Err(CgroupFault::Create { group: hierarchy.path.join(directory_name), source }),
+        }
+    }
+
+    fn path(&self, directory_name: &str) -> PathBuf {
+        self.hierarchy.path.join(directory_name)
+    }
+
+    fn is_unified(&self) -> bool {
+        match self.hierarchy.duty {
+            Duty::Everything | Duty::Killing => true,
+            Duty::Limits(_) | Duty::Clearing => false,
+        }
+    }
+
+    fn limit(&mut self, directory_name: &str, limits: &CgroupLimits) -> Result<(), CgroupFault> {
+        let hierarchy = Arc::clone(&self.hierarchy);
+        match &hierarchy.duty {
+            Duty::Everything => self.set(directory_name, settings::unified(limits)),
+            Duty::Killing | Duty::Clearing => Ok(()),
+            Duty::Limits(controllers) => {
+                for controller in controllers {
+                    self.set(directory_name, settings::legacy(*controller, limits))?;
+                }
+                let tasks = files::open_for_writing(self.directory.as_fd(), "tasks").map_err(|source| {
+                    CgroupFault::Entry { file: self.path(directory_name).join("tasks"), source }
+                })?;
+                self.tasks = Some(tasks);
+                Ok(())
+            }
+        }
+    }
+
+    fn set(&self, directory_name: &str, settings: Vec<Setting>) -> Result<(), CgroupFault> {
+        for setting in settings {
+            let file = || self.path(directory_name).join(setting.file);
+            let found = match files::put_and_read(self.directory.as_fd(), setting.file, &setting.value) {
+                Ok(found) => found,
+                Err(Errno::NOENT) if self.does_without(&setting) => continue,
+                Err(source) => return Err(CgroupFault::Set { file: file(), wanted: setting.value, source }),
+            };
+            if !setting.taken(&found) {
+                return Err(CgroupFault::NotTaken { file: file(), wanted: setting.value, found });
+            }
+        }
+        Ok(())
+    }
+
+    fn does_without(&self, setting: &Setting) -> bool {
+        match setting.absent {
+            Absent::Fault => false,
+            Absent::WithoutSwap { instead: None } => !host_swaps(),
+            Absent::WithoutSwap { instead: Some((file, value)) } => {
+                let found = files::put_and_read(self.directory.as_fd(), file, value);
+                found.is_ok_and(|found| found == value) || !host_swaps()
+            }
+        }
+    }
+
+    fn count(&self, usage: &mut Usage) -> Result<(), Errno> {
+        let directory = self.directory.as_fd();
+        match &self.hierarchy.duty {
+            Duty::Everything => usage.read_unified(directory),
+            Duty::Killing => usage.read_cpu_time(directory),
+            Duty::Clearing => Ok(()),
+            Duty::Limits(controllers) => controllers.iter().try_for_each(|controller| match controller {
+                Controller::Memory => usage.read_legacy_memory(directory),
+                Controller::Cpu => usage.read_legacy_cpu(directory),
+                Controller::Pids => usage.read_pids(directory),
+                Controller::CpuAccounting => usage.read_legacy_accounting(directory),
+            }),
+        }
+    }
+
+    fn remove(
+        &self,
+        directory_name: &str,
+        patience: &mut impl Iterator<Item = Duration>,
+    ) -> Result<(), CgroupFault> {
+        loop {
+            match (unlinkat(&self.hierarchy.directory, directory_name, AtFlags::REMOVEDIR), patience.next()) {
+                (Ok(()) | Err(Errno::NOENT), _) => return Ok(()),
+                (Err(Errno::BUSY), Some(pause)) => sleep(pause),
+                (Err(Errno::BUSY), None) => {
+                    return Err(CgroupFault::StillPopulated { group: self.path(directory_name) });
+                }
+                (Err(source), _) => {
+                    return Err(CgroupFault::Remove { group: self.path(directory_name), source });
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn directory_name(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+/// Unknown counts as yes.
+fn host_swaps() -> bool {
+    files::read_path("/proc/swaps").map_or(true, |swaps| swaps.lines().count() > 1)
+}
+
+/// Ends and removes the groups a record names, wherever the process that made them stood.
+pub fn reclaim(directories: &[PathBuf]) -> Result<(), CgroupFault> {
+    let mut job = JobCgroup { directory_name: String::new(), groups: Vec::new() };
+    for path in directories {
+        match orphan(path) {
+            Ok((name, group)) if job.groups.is_empty() || job.directory_name == name => {
+                job.directory_name = name.to_owned();
+                job.groups.push(group);
+            }
+            Ok(_) => return Err(CgroupFault::Read { file: path.clone(), source: Errno::INVAL }),
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(source) => return Err(CgroupFault::Read { file: path.clone(), source }),
+        }
+    }
+    job.end()
+}
+
+/// A record is a file: what it names must at least be called like a group of ours.
+fn orphan(path: &Path) -> Result<(&str, Group), Errno> {
+    let name = path.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with(PREFIX));
+    let (Some(name), Some(parent)) = (name, path.parent()) else { return Err(Errno::INVAL) };
+    let directory = files::open_directory(parent)?;
+    let hierarchy = Arc::new(Hierarchy { directory, path: parent.to_owned(), duty: Duty::Clearing });
+    let directory = files::open_subdirectory(hierarchy.directory.as_fd(), name)?;
+    Ok((name, Group { hierarchy, directory, tasks: None }))
+}

@@ -1,0 +1,328 @@
+//! Real groups on this host, with real processes in them; each limit is also shown not to bite when it is wide.
+//!
+//! Needs the right to make groups: root, or a delegated group.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::mem::ManuallyDrop;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pond_policy::limits::{Cpus, Memory, Pids};
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+
+use super::host::own_layout;
+use super::layout::Layout;
+use super::{CgroupFault, CgroupHost, CgroupLimits, Entry, JobCgroup, Mode, delegate, reclaim};
+
+fn unique(label: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test-{label}-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn limits(memory: &str, cpus: &str, pids: &str) -> CgroupLimits {
+    CgroupLimits {
+        memory: Memory::parse(memory).unwrap(),
+        cpus: Cpus::parse(cpus).unwrap(),
+        pids: Pids::parse(pids).unwrap(),
+    }
+}
+
+fn wide() -> CgroupLimits {
+    limits("2g", "64", "4096")
+}
+
+/// The host as found, and the same host as if it had no v2 hierarchy to kill through.
+fn hosts() -> Vec<CgroupHost> {
+    let found = CgroupHost::detect().unwrap();
+    match found.mode() {
+        Mode::Hybrid => {
+            let without = Layout { unified: None, ..own_layout().unwrap() };
+            let v1 = CgroupHost::within(&without, 0).unwrap();
+            assert_eq!(v1.mode(), Mode::V1);
+            vec![found, v1]
+        }
+        Mode::V1 | Mode::V2 => vec![found],
+    }
+}
+
+/// Runs a script inside the job, through its entries and nothing else.
+fn start(job: &JobCgroup, script: &str) -> Child {
+    enter(&job.entry(), script)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's own child")]
+fn enter(Entry { v2, v1 }: &Entry<'_>, script: &str) -> Child {
+    let descriptor = |number: i32| format!("/proc/{}/fd/{number}", process::id());
+    let entries = v1.iter().map(|file| descriptor(file.as_raw_fd()));
+    let entries = entries.chain(v2.map(|group| format!("{}/cgroup.procs", descriptor(group.as_raw_fd()))));
+    let enter = "for entry in \"$@\"; do echo 0 > \"$entry\" || exit 90; done; exec sh -c \"$0\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", enter, script]).args(entries).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn run(job: &JobCgroup, script: &str) -> String {
+    let mut child = start(job, script);
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert_ne!(child.wait().unwrap().code(), Some(90), "the child could not enter");
+    output.trim().to_owned()
+}
+
+/// Starts a script that prints a line once it has done what matters and goes on.
+fn start_and_wait_for_line(job: &JobCgroup, script: &str) -> Child {
+    let mut child = start(job, script);
+    wait_for_line(&mut child);
+    child
+}
+
+fn wait_for_line(child: &mut Child) {
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+}
+
+fn exist(directories: &[PathBuf]) -> Vec<bool> {
+    directories.iter().map(|directory| directory.exists()).collect()
+}
+
+const HOLD_40_MB: &str = "head -c 40000000 /dev/zero | tail -c 40000000 | wc -c";
+
+#[test]
+fn memory_is_capped_and_the_kill_is_counted() {
+    for host in hosts() {
+        let tight = host.create(&unique("memory"), &limits("16m", "64", "64")).unwrap();
+        assert_ne!(run(&tight, HOLD_40_MB), "40000000");
+        let usage = tight.usage().unwrap();
+        assert!(usage.oom_kills >= Some(1), "{usage:?}");
+        assert!(usage.memory_peak_bytes <= Some(16 << 20), "{usage:?}");
+        tight.remove().unwrap();
+
+        let roomy = host.create(&unique("memory"), &limits("256m", "64", "64")).unwrap();
+        assert_eq!(run(&roomy, HOLD_40_MB), "40000000");
+        let usage = roomy.usage().unwrap();
+        assert_eq!(usage.oom_kills, Some(0));
+        roomy.remove().unwrap();
+    }
+}
+
+const FORTY_CHILDREN: &str =
+    "i=0; while [ $i -lt 40 ]; do sleep 1000 >/dev/null & i=$((i+1)); done; echo all";
+
+#[test]
+fn processes_are_capped_and_the_refusal_is_counted() {
+    for host in hosts() {
+        let tight = host.create(&unique("pids"), &limits("256m", "64", "16")).unwrap();
+        assert_eq!(run(&tight, FORTY_CHILDREN), "");
+        assert!(tight.usage().unwrap().pids_denied >= Some(1));
+        tight.end().unwrap();
+
+        let roomy = host.create(&unique("pids"), &limits("256m", "64", "64")).unwrap();
+        assert_eq!(run(&roomy, FORTY_CHILDREN), "all");
+        let usage = roomy.usage().unwrap();
+        assert_eq!(usage.pids_denied, Some(0));
+        assert!(usage.pids_peak.is_none_or(|peak| peak >= 40), "{usage:?}");
+        roomy.end().unwrap();
+    }
+}
+
+const SPIN: &str = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo spun";
+
+#[test]
+fn processor_time_is_shared_out() {
+    for host in hosts() {
+        let tight = host.create(&unique("cpu"), &limits("64m", "0.1", "64")).unwrap();
+        assert_eq!(run(&tight, SPIN), "spun");
+        let usage = tight.usage().unwrap();
+        assert!(usage.cpu_throttled_periods >= Some(1), "{usage:?}");
+        assert!(usage.cpu_usec > Some(0), "{usage:?}");
+        tight.remove().unwrap();
+
+        let roomy = host.create(&unique("cpu"), &wide()).unwrap();
+        assert_eq!(run(&roomy, SPIN), "spun");
+        assert_eq!(roomy.usage().unwrap().cpu_throttled_periods, Some(0));
+        roomy.remove().unwrap();
+    }
+}
+
+/// Detached, deaf to every signal it may be deaf to, and replacing its dead.
+const STUBBORN: &str = "trap '' TERM INT HUP QUIT; \
+    setsid sh -c 'while :; do sleep 1000 & sleep 0.01; done' >/dev/null & \
+    while :; do sleep 1000 >/dev/null & echo on; sleep 0.01; done";
+
+#[test]
+fn a_kill_leaves_nobody() {
+    for host in hosts() {
+        let job = host.create(&unique("kill"), &limits("256m", "64", "200")).unwrap();
+        assert!(job.is_empty().unwrap());
+        let mut child = start_and_wait_for_line(&job, STUBBORN);
+        assert!(!job.is_empty().unwrap());
+        job.kill().unwrap();
+        let directories = job.directories();
+        assert_eq!(child.wait().unwrap().code(), None);
+        job.remove().unwrap();
+        assert_eq!(exist(&directories), vec![false; directories.len()]);
+    }
+}
+
+#[test]
+fn removal_of_a_living_group_is_a_fault_and_touches_nobody() {
+    for host in hosts() {
+        let name = unique("alive");
+        let job = host.create(&name, &wide()).unwrap();
+        let mut child = start_and_wait_for_line(&job, "echo on; exec sleep 1000");
+        assert!(matches!(job.remove(), Err(CgroupFault::StillPopulated { .. })));
+        assert_eq!(child.try_wait().unwrap(), None);
+        let swept = host.sweep(|found| found != name).unwrap();
+        assert_eq!(swept.removed.into_iter().collect::<Vec<_>>(), [name]);
+        assert_eq!(child.wait().unwrap().code(), None);
+    }
+}
+
+#[test]
+fn a_dropped_handle_ends_its_job() {
+    for host in hosts() {
+        let job = host.create(&unique("drop"), &wide()).unwrap();
+        let directories = job.directories();
+        let mut child = start_and_wait_for_line(&job, "echo on; exec sleep 1000");
+        drop(job);
+        assert_eq!(child.wait().unwrap().code(), None);
+        assert_eq!(exist(&directories), vec![false; directories.len()]);
+    }
+}
+
+#[test]
+fn a_sweep_takes_the_dead_and_spares_the_living() {
+    for host in hosts() {
+        let (dead, living) = (unique("dead"), unique("living"));
+        let orphan = host.create(&dead, &wide()).unwrap();
+        let orphaned = orphan.directories();
+        let kept = host.create(&living, &wide()).unwrap();
+        let mut lost = start_and_wait_for_line(&orphan, STUBBORN);
+        let mut busy = start_and_wait_for_line(&kept, "echo on; exec sleep 1000");
+        let _abandoned = ManuallyDrop::new(orphan);
+
+        // Other tests' groups live in the same place.
+        let swept = host.sweep(|name| name != dead).unwrap();
+        assert_eq!(swept.removed.into_iter().collect::<Vec<_>>(), [dead]);
+        assert_eq!(swept.stuck.iter().map(ToString::to_string).collect::<Vec<_>>(), Vec::<String>::new());
+        assert_eq!(exist(&orphaned), vec![false; orphaned.len()]);
+        assert_eq!(lost.wait().unwrap().code(), None);
+        assert_eq!(busy.try_wait().unwrap(), None);
+        kept.end().unwrap();
+        assert_eq!(busy.wait().unwrap().code(), None);
+    }
+}
+
+#[test]
+fn recorded_paths_suffice_to_reclaim_a_job() {
+    for host in hosts() {
+        let name = unique("reclaim");
+        let recorded = host.directories(&name);
+        reclaim(&recorded).unwrap();
+        let orphan = host.create(&name, &wide()).unwrap();
+        assert_eq!(orphan.directories(), recorded);
+        let mut lost = start_and_wait_for_line(&orphan, STUBBORN);
+        let _abandoned = ManuallyDrop::new(orphan);
+        reclaim(&recorded).unwrap();
+        assert_eq!(lost.wait().unwrap().code(), None);
+        assert_eq!(exist(&recorded), vec![false; recorded.len()]);
+        reclaim(&recorded).unwrap();
+    }
+}
+
+/// A launch that stopped half way: the process is in the last group only, and the others look empty.
+#[test]
+fn a_half_entered_job_is_swept_too() {
+    for host in hosts() {
+        let name = unique("half");
+        let orphan = ManuallyDrop::new(host.create(&name, &wide()).unwrap());
+        let Entry { v2, v1 } = orphan.entry();
+        let only =
+            Entry { v2: if v1.is_empty() { v2 } else { None }, v1: v1.last().copied().into_iter().collect() };
+        let mut lost = enter(&only, "echo on; exec sleep 1000");
+        wait_for_line(&mut lost);
+        let swept = host.sweep(|found| found != name).unwrap();
+        assert_eq!(swept.removed.into_iter().collect::<Vec<_>>(), [name]);
+        assert_eq!(lost.wait().unwrap().code(), None);
+    }
+}
+
+#[test]
+fn a_record_cannot_name_groups_of_others() {
+    let job = CgroupHost::detect().unwrap().create(&unique("foreign"), &wide()).unwrap();
+    let parent = job.directories().first().unwrap().parent().unwrap().to_owned();
+    let foreign = parent.join(unique("not-a-job"));
+    std::fs::create_dir(&foreign).unwrap();
+    let refusal = reclaim(std::slice::from_ref(&foreign));
+    let survived = foreign.exists();
+    std::fs::remove_dir(&foreign).unwrap();
+    assert!(matches!(refusal, Err(CgroupFault::Read { source: Errno::INVAL, .. })));
+    assert!(survived);
+    job.remove().unwrap();
+}
+
+#[test]
+fn a_name_taken_is_a_fault_that_leaves_everything_as_it_was() {
+    for host in hosts() {
+        let name = unique("twice");
+        let first = host.create(&name, &wide()).unwrap();
+        let directories = first.directories();
+        assert!(matches!(host.create(&name, &wide()), Err(CgroupFault::Create { source: Errno::EXIST, .. })));
+        assert_eq!(exist(&directories), vec![true; directories.len()]);
+        first.remove().unwrap();
+
+        // Taken in the last hierarchy only: what was made in the others goes again.
+        let last = directories.last().unwrap();
+        std::fs::create_dir(last).unwrap();
+        assert!(matches!(host.create(&name, &wide()), Err(CgroupFault::Create { source: Errno::EXIST, .. })));
+        let left: Vec<&Path> =
+            directories.iter().filter(|made| made.exists()).map(PathBuf::as_path).collect();
+        std::fs::remove_dir(last).unwrap();
+        assert_eq!(left, [last.as_path()]);
+    }
+}
+
+/// A user id no process of this host runs under.
+const STRANGER: u32 = 3_999_999_991;
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test's own child")]
+fn a_user_can_limit_jobs_in_what_root_handed_over() {
+    if CgroupHost::detect().unwrap().mode() == Mode::V2 {
+        assert!(matches!(delegate(STRANGER, STRANGER), Err(CgroupFault::NothingToDelegate)));
+        return;
+    }
+    let given = delegate(STRANGER, STRANGER).unwrap();
+    assert_eq!(delegate(STRANGER, STRANGER).unwrap(), given);
+
+    let mut own = own_layout().unwrap();
+    own.unified = None;
+    own.legacy.iter_mut().for_each(|legacy| legacy.place.group = PathBuf::from("/nowhere"));
+    let host = CgroupHost::within(&own, STRANGER).unwrap();
+    let job = host.create(&unique("delegated"), &wide()).unwrap();
+    let parents: Vec<PathBuf> =
+        job.directories().iter().map(|path| path.parent().unwrap().to_owned()).collect();
+    assert_eq!(BTreeSet::from_iter(&parents), BTreeSet::from_iter(&given));
+    job.remove().unwrap();
+
+    let uses = "cd \"$0\" && mkdir inner && echo 0 > inner/tasks && ! echo 1 2>/dev/null > notify_on_release";
+    for directory in &given {
+        let status =
+            Command::new("sh").args(["-c", uses]).arg(directory).uid(STRANGER).gid(STRANGER).status();
+        let (status, inner) = (status.unwrap(), directory.join("inner"));
+        std::fs::remove_dir(inner).and_then(|()| std::fs::remove_dir(directory)).unwrap();
+        assert_eq!(status.code(), Some(0), "{}", directory.display());
+    }
+}
+
+#[test]
+fn names_are_plain() {
+    let host = CgroupHost::detect().unwrap();
+    let long = "a".repeat(65);
+    for name in ["", "a/b", "..", "a.b", "A", "a b", "a\n", "ü", long.as_str()] {
+        assert!(matches!(host.create(name, &wide()), Err(CgroupFault::BadName)), "{name:?}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Acts: opens the backend on this host, and launches jobs through the privileged launcher.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use pond_policy::sandbox::SandboxPolicy;
+use pond_wire::jail::{Identity, Scratch};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::cgroup::{CgroupFault, CgroupHost, CgroupLimits};
+use super::ids::{self, IdRange, IdsFault};
+use super::launcher::{Belongings, Launcher, LauncherFault};
+use super::plan::{Exhibit, Facts, PlanFault, plan};
+use super::running::{Running, Streams};
+use super::scratch::{self, Quota, ScratchFault};
+use super::toolchain::{self, Place};
+use crate::checkout::Checkout;
+use crate::record::{JobName, Live, Made, Record, RecordFault};
+use crate::state::StateDir;
+
+#[derive(Debug, thiserror::Error)]
+pub enum NativeFault {
+    #[error(transparent)]
+    Launcher(#[from] LauncherFault),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupFault),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchFault {
+    #[error("the policy does not confine the job")]
+    Unconfined,
+    #[error(transparent)]
+    Plan(#[from] PlanFault),
+    #[error(transparent)]
+    Record(#[from] RecordFault),
+    #[error(transparent)]
+    Ids(#[from] IdsFault),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupFault),
+    #[error(transparent)]
+    Scratch(#[from] ScratchFault),
+    #[error(transparent)]
+    Launcher(#[from] LauncherFault),
+    #[error("making the job's pipes")]
+    Pipes(#[source] std::io::Error),
+}
+
+/// The native backend of this host, ready to launch.
+#[derive(Debug)]
+pub struct Native {
+    state: StateDir,
+    launcher: Launcher,
+    cgroups: CgroupHost,
+    places: Vec<Place>,
+}
+
+/// One job to launch.
+#[derive(Debug)]
+pub struct Job<'a> {
+    pub name: JobName,
+    pub policy: &'a SandboxPolicy,
+    pub checkout: &'a Checkout,
+    pub argv: &'a [String],
+    pub env: &'a [(String, String)],
+    /// Files of the host shown to this job besides the toolchain.
+    pub exhibits: &'a [Exhibit],
+}
+
+impl Native {
+    /// `executable` is pond itself, which becomes the launcher.
+    pub fn open(state: StateDir, executable: &Path) -> Result<Self, NativeFault> {
+        // Before the launcher: on cgroup v2 this process may have to step out of its own group, alone.
+        let cgroups = CgroupHost::detect()?;
+        let launcher = Launcher::start(executable)?;
+        Ok(Self { state, launcher, cgroups, places: toolchain::probe() })
+    }
+
+    pub fn state(&self) -> &StateDir {
+        &self.state
+    }
+
+    /// The record comes first: from then on a sweep can clean up after us at any step.
+    pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
+        let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
+        let made = Made::Native { cgroups: self.cgroups.directories(job.name.as_str()) };
+        let live = Live::write(&self.state, &Record { job: job.name.clone(), made })?;
+        let (identity, range) = self.identity(job.checkout)?;
+        let plan = plan(&Facts {
+            places: &self.places,
+            identity,
+            checkout: &job.checkout.named,
+            filesystem: job.policy.posture().filesystem,
+            limits,
+            argv: job.argv,
+            env: job.env,
+            exhibits: job.exhibits,
+        })?;
+        let image = match plan.scratch {
+            Scratch::Tmpfs(_) => None,
+            Scratch::Ext4Image => {
+                let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
+                Some(scratch::image(&self.state.scratch(), quota)?)
+            }
+        };
+        let group = self.cgroups.create(
+            job.name.as_str(),
+            &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
+        )?;
+        let pipes = Pipes::new().map_err(LaunchFault::Pipes)?;
+        let entry = group.entry();
+        let with = Belongings {
+            stdio: [pipes.stdin.0.as_fd(), pipes.stdout.1.as_fd(), pipes.stderr.1.as_fd()],
+            lifeline: pipes.lifeline.0.as_fd(),
+            report: pipes.report.1.as_fd(),
+            checkout: job.checkout.as_fd(),
+            image: image.as_ref().map(AsFd::as_fd),
+            cgroups: entry.v2.into_iter().chain(entry.v1).collect(),
+        };
+        if let Err(fault) = self.launcher.send(&plan, &with) {
+            group.remove()?;
+            live.close()?;
+            return Err(fault.into());
+        }
+        Ok(Running::new(pipes.keep(), group, range, live))
+    }
+
+    fn identity(&self, checkout: &Checkout) -> Result<(Identity, Option<IdRange>), LaunchFault> {
+        let uid = rustix::process::geteuid();
+        if uid.is_root() {
+            let range = ids::take(&self.state.ids(), std::process::id())?;
+            let (owner_uid, owner_gid) = (checkout.owner_uid, checkout.owner_gid);
+            Ok((Identity::Range { base: range.base(), owner_uid, owner_gid }, Some(range)))
+        } else {
+            let gid = rustix::process::getegid();
+            Ok((Identity::Single { uid: uid.as_raw(), gid: gid.as_raw() }, None))
+        }
+    }
+}
+
+/// Both ends of everything the job is connected by: (read, write), and (ours, theirs) for the report socket.
+struct Pipes {
+    stdin: (OwnedFd, OwnedFd),
+    stdout: (OwnedFd, OwnedFd),
+    stderr: (OwnedFd, OwnedFd),
+    lifeline: (OwnedFd, OwnedFd),
+    report: (OwnedFd, OwnedFd),
+}
+
+/// Our ends.
+pub(super) struct Ends {
+    pub(super) streams: Streams,
+    pub(super) lifeline: OwnedFd,
+    pub(super) report: OwnedFd,
+}
+
+impl Pipes {
+    fn new() -> std::io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        Ok(Self {
+            stdin: pipe()?,
+            stdout: pipe()?,
+            stderr: pipe()?,
+            lifeline: pipe()?,
+            report: pond_sys::socket::pair()?,
+        })
+    }
+
+    /// Closes the job's ends, so that end-of-file means what it says.
+    fn keep(self) -> Ends {
+        Ends {
+            streams: Streams { stdin: Some(self.stdin.1), stdout: self.stdout.0, stderr: self.stderr.0 },
+            lifeline: self.lifeline.1,
+            report: self.report.0,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The native backend: no daemon, no image, no service to install; namespaces, control groups and filters of this kernel.
+//!
+//! A shared-kernel tier: it holds a hostile job on a host that is trusted and patched, and says so. `plan` is pure; `launch` asks
+//! the privileged launcher and acts on nothing else; `reap` needs only a job's name.
+
+pub mod cgroup;
+mod ids;
+mod launch;
+mod launcher;
+mod plan;
+mod reap;
+mod running;
+mod scratch;
+mod toolchain;
+
+pub use launch::{Job, LaunchFault, Native, NativeFault};
+pub use launcher::{Launcher, LauncherFault};
+pub use plan::{Exhibit, PlanFault};
+pub use reap::{SweepFault, Swept, sweep};
+pub use running::{Ending, Over, Running, RunningFault, Streams, Upper};

@@ -1,0 +1,128 @@
+//! Pure: a policy and the facts of a host become the exact plan the launcher will carry out.
+
+use pond_policy::limits::Limits;
+use pond_policy::profile::Filesystem;
+use pond_wire::jail::{
+    BindKind, CheckoutPath, CheckoutView, HOME, Identity, JailPlan, Program, Rlimits, RootEntry, Scratch,
+    Start, TmpfsCap, WORKSPACE,
+};
+
+use super::toolchain::{self, Place};
+
+const HOSTNAME: &str = "pond";
+/// An inode for every so many bytes of a tmpfs: generous for real trees, small against the memory an inode costs.
+const BYTES_PER_INODE: u64 = 4096;
+/// Shared memory is for locks and rings, not for storage.
+const SHM_BYTES: u64 = 64 << 20;
+/// Pinned memory, message queues and queued signals a build or a test suite may want; hostile amounts they are not.
+const LOCKED_BYTES: u64 = 8 << 20;
+const QUEUE_BYTES: u64 = 800 << 10;
+const PENDING_SIGNALS: u64 = 4096;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PlanFault {
+    #[error("the profile shows the job the host's own files, which is not a sandbox")]
+    HostFiles,
+}
+
+/// One file of the host, shown read-only to one job under another name. The launcher refuses a name in a place of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exhibit {
+    pub source: String,
+    pub path: String,
+}
+
+/// What the plan is made from.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) places: &'a [Place],
+    pub(super) identity: Identity,
+    pub(super) checkout: &'a CheckoutPath,
+    pub(super) filesystem: Filesystem,
+    pub(super) limits: Limits,
+    pub(super) argv: &'a [String],
+    pub(super) env: &'a [(String, String)],
+    pub(super) exhibits: &'a [Exhibit],
+}
+
+pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
+    let checkout = match facts.filesystem {
+        Filesystem::ReadOnlyCheckout => CheckoutView::ReadOnly(facts.checkout.clone()),
+        Filesystem::ThrowawayCopy => CheckoutView::Copy(facts.checkout.clone()),
+        Filesystem::DeclaredOnly => CheckoutView::Empty,
+        Filesystem::Host => return Err(PlanFault::HostFiles),
+    };
+    let limits = facts.limits;
+    Ok(JailPlan {
+        identity: facts.identity,
+        hostname: HOSTNAME.to_owned(),
+        root: toolchain::entries(facts.places, HOSTNAME)
+            .into_iter()
+            .chain(facts.exhibits.iter().map(exhibited))
+            .collect(),
+        checkout,
+        scratch: scratch(facts.identity, limits),
+        tmp: tmpfs(limits.tmpfs.bytes()),
+        shm: tmpfs(SHM_BYTES),
+        rlimits: rlimits(limits),
+        program: Program {
+            argv: facts.argv.to_vec(),
+            env: environment(facts.env),
+            search: toolchain::SEARCH.map(str::to_owned).to_vec(),
+            cwd: WORKSPACE.to_owned(),
+        },
+        start: Start::AtOnce,
+    })
+}
+
+fn exhibited(exhibit: &Exhibit) -> RootEntry {
+    let (path, source) = (exhibit.path.clone(), exhibit.source.clone());
+    RootEntry::Bind { path, source, kind: BindKind::File }
+}
+
+/// Only root can mount an image; an ordinary user's scratch is memory, charged to the job.
+fn scratch(identity: Identity, limits: Limits) -> Scratch {
+    match identity {
+        Identity::Range { .. } => Scratch::Ext4Image,
+        Identity::Single { .. } => {
+            Scratch::Tmpfs(TmpfsCap { bytes: limits.disk.bytes, inodes: limits.disk.inodes })
+        }
+    }
+}
+
+fn tmpfs(bytes: u64) -> TmpfsCap {
+    TmpfsCap { bytes, inodes: bytes / BYTES_PER_INODE }
+}
+
+fn rlimits(limits: Limits) -> Rlimits {
+    Rlimits {
+        open_files: limits.ulimits.nofile,
+        processes: limits.pids.get(),
+        stack_bytes: limits.ulimits.stack,
+        file_bytes: limits.disk.bytes,
+        locked_bytes: LOCKED_BYTES,
+        queue_bytes: QUEUE_BYTES,
+        pending_signals: PENDING_SIGNALS,
+    }
+}
+
+/// Ours first, then the caller's, which may replace any of ours: nothing is inherited from the host.
+fn environment(extra: &[(String, String)]) -> Vec<(String, String)> {
+    let search = toolchain::SEARCH.join(":");
+    let ours = [
+        ("HOME", HOME),
+        ("LANG", "C.UTF-8"),
+        ("LOGNAME", "pond"),
+        ("PATH", &search),
+        ("PWD", WORKSPACE),
+        ("SHELL", "/bin/sh"),
+        ("TMPDIR", "/tmp"),
+        ("USER", "pond"),
+    ];
+    let replaced = |name: &str| extra.iter().any(|(other, _)| other == name);
+    ours.into_iter()
+        .filter(|(name, _)| !replaced(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .chain(extra.iter().cloned())
+        .collect()
+}

@@ -1,0 +1,163 @@
+//! A launched job: its streams, how it ends, and the certainty that nothing of it is left.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use pond_wire::jail::{Report, Step, Usage};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::cgroup::{self, CgroupFault, JobCgroup};
+use super::ids::IdRange;
+use super::launch::Ends;
+use super::launcher::{LauncherFault, next_report};
+use crate::record::{Live, RecordFault};
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunningFault {
+    #[error(transparent)]
+    Report(#[from] LauncherFault),
+    #[error("killing the job")]
+    Kill(#[source] std::io::Error),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupFault),
+    #[error(transparent)]
+    Record(#[from] RecordFault),
+}
+
+#[derive(Debug)]
+pub struct Streams {
+    pub stdin: Option<OwnedFd>,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+}
+
+/// How a job ended, by the word of pond's own processes and never of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Exited {
+        code: u8,
+        usage: Usage,
+    },
+    Signaled {
+        signal: u8,
+        usage: Usage,
+    },
+    /// A step of the launch failed; the command did not run.
+    NotLaunched {
+        step: Step,
+        errno: i32,
+    },
+    /// Init was killed before it could report: the job is dead, and the control group says why.
+    Lost,
+}
+
+/// A job between its launch and its end. Dropping it ends the job: the lifeline closes with it.
+#[derive(Debug)]
+pub struct Running {
+    pub streams: Streams,
+    report: OwnedFd,
+    init: Option<OwnedFd>,
+    upper: Option<OwnedFd>,
+    ending: Option<Ending>,
+    group: JobCgroup,
+    lifeline: OwnedFd,
+    live: Live,
+    _range: Option<IdRange>,
+}
+
+/// A job that is over and gone.
+#[derive(Debug)]
+pub struct Over {
+    pub ending: Ending,
+    pub usage: cgroup::Usage,
+    /// The upper layer of the job's writable view, if it got that far.
+    pub upper: Option<Upper>,
+}
+
+/// What a dead job wrote, for reading until it is dropped. Then it is gone, and nothing of it is written to disk first.
+#[derive(Debug)]
+pub struct Upper(OwnedFd);
+
+impl AsFd for Upper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Upper {
+    fn drop(&mut self) {
+        // Only an image can be shut down, and only by root; memory has nothing to write back in the first place.
+        if let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.0) {}
+    }
+}
+
+impl Running {
+    pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>, live: Live) -> Self {
+        Self {
+            streams: ends.streams,
+            report: ends.report,
+            init: None,
+            upper: None,
+            ending: None,
+            group,
+            lifeline: ends.lifeline,
+            live,
+            _range: range,
+        }
+    }
+
+    /// Readable when there is a report to take.
+    pub fn reports(&self) -> BorrowedFd<'_> {
+        self.report.as_fd()
+    }
+
+    /// Takes one report. Returns how the job ended once launcher and init have both let go.
+    pub fn take_report(&mut self) -> Result<Option<Ending>, RunningFault> {
+        match next_report(&self.report)? {
+            None => Ok(Some(self.ending.unwrap_or(Ending::Lost))),
+            Some((report, descriptors)) => {
+                self.note(report, descriptors);
+                Ok(None)
+            }
+        }
+    }
+
+    fn note(&mut self, report: Report, descriptors: Vec<OwnedFd>) {
+        let mut descriptors = descriptors.into_iter();
+        match report {
+            Report::Started => self.init = descriptors.next(),
+            Report::Prepared => self.upper = descriptors.next(),
+            // The first failure is the cause; what follows is its echo.
+            Report::Failed { step, errno } => {
+                self.ending.get_or_insert(Ending::NotLaunched { step, errno });
+            }
+            Report::Exited { code, usage } => {
+                self.ending.get_or_insert(Ending::Exited { code, usage });
+            }
+            Report::Signaled { signal, usage } => {
+                self.ending.get_or_insert(Ending::Signaled { signal, usage });
+            }
+        }
+    }
+
+    /// Kills everything inside, at once. Killing what is already dead is no error.
+    pub fn kill(&self) -> Result<(), RunningFault> {
+        if let Some(init) = &self.init {
+            match rustix::process::pidfd_send_signal(init, Signal::KILL) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(RunningFault::Kill(errno.into())),
+            }
+        }
+        Ok(self.group.kill()?)
+    }
+
+    /// Makes sure that nothing is left, and only then gives the result away for reading.
+    pub fn finish(self, ending: Ending) -> Result<Over, RunningFault> {
+        drop(self.lifeline);
+        let usage = self.group.usage()?;
+        self.group.kill()?;
+        self.group.remove()?;
+        self.live.close()?;
+        Ok(Over { ending, usage, upper: self.upper.map(Upper) })
+    }
+}

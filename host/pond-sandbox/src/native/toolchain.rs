@@ -1,0 +1,125 @@
+//! The root a native job sees: the host's toolchain directories and the little of /etc that programs need, nothing else.
+//!
+//! `probe` looks at which of a fixed list of places this host has; `entries` is pure. No home directory, no socket, no /var, no
+//! file of /etc that could hold a credential is on the list, so none can be offered by mistake.
+
+use std::path::Path;
+
+use pond_wire::jail::{BindKind, HOME, JOB_ID, RootEntry};
+
+/// Directories of programs and libraries. On most hosts all but the first are links into it.
+const TOOLCHAIN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// What dynamic linking, TLS trust, alternatives, fonts and language runtimes read from /etc.
+const SETTINGS: [&str; 14] = [
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/os-release",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+];
+
+/// Settings directories of runtimes that carry a version in their name.
+const VERSIONED_SETTINGS: [&str; 3] = ["java-", "perl", "python3"];
+
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Where bare command names are looked up inside, in order.
+pub(super) const SEARCH: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// One place of the host and what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) path: String,
+    pub(super) kind: PlaceKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PlaceKind {
+    Directory,
+    File,
+    Link(String),
+}
+
+/// The places of the list that exist here. One that cannot be looked at is left out: the job sees less, never more.
+pub(super) fn probe() -> Vec<Place> {
+    let fixed = TOOLCHAIN.into_iter().chain(SETTINGS).map(str::to_owned);
+    fixed.chain(versioned_settings()).filter_map(|path| look(&path)).collect()
+}
+
+fn versioned_settings() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/etc") else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| VERSIONED_SETTINGS.iter().any(|prefix| name.starts_with(prefix)))
+        .map(|name| format!("/etc/{name}"))
+        .collect();
+    names.sort();
+    names
+}
+
+fn look(path: &str) -> Option<Place> {
+    let metadata = Path::new(path).symlink_metadata().ok()?;
+    let kind = if metadata.is_symlink() {
+        PlaceKind::Link(std::fs::read_link(path).ok()?.into_os_string().into_string().ok()?)
+    } else if metadata.is_dir() {
+        PlaceKind::Directory
+    } else if metadata.is_file() {
+        PlaceKind::File
+    } else {
+        return None;
+    };
+    Some(Place { path: path.to_owned(), kind })
+}
+
+/// The root's entries, parents before children.
+pub(super) fn entries(places: &[Place], hostname: &str) -> Vec<RootEntry> {
+    let mut entries: Vec<RootEntry> =
+        ["/etc", "/etc/ssl"].into_iter().map(|path| RootEntry::Directory { path: path.to_owned() }).collect();
+    entries.extend(places.iter().map(|place| {
+        let path = place.path.clone();
+        match &place.kind {
+            PlaceKind::Directory => RootEntry::Bind { source: path.clone(), path, kind: BindKind::Directory },
+            PlaceKind::File => RootEntry::Bind { source: path.clone(), path, kind: BindKind::File },
+            PlaceKind::Link(target) => RootEntry::Symlink { path, target: target.clone() },
+        }
+    }));
+    entries.extend(files(hostname));
+    entries.extend(
+        DEVICES.into_iter().map(|path| RootEntry::Device { path: path.to_owned(), source: path.to_owned() }),
+    );
+    let links = [("/dev/fd", ""), ("/dev/stdin", "/0"), ("/dev/stdout", "/1"), ("/dev/stderr", "/2")];
+    entries.extend(links.into_iter().map(|(path, stream)| RootEntry::Symlink {
+        path: path.to_owned(),
+        target: format!("/proc/self/fd{stream}"),
+    }));
+    entries
+}
+
+/// The files of /etc that are ours: they name the job's user and send every lookup to the sandbox itself.
+fn files(hostname: &str) -> Vec<RootEntry> {
+    let contents = [
+        (
+            "/etc/passwd",
+            format!(
+                "root:x:0:0:root:/:/usr/sbin/nologin\npond:x:{JOB_ID}:{JOB_ID}:pond:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+            ),
+        ),
+        ("/etc/group", format!("root:x:0:\npond:x:{JOB_ID}:\nnogroup:x:65534:\n")),
+        ("/etc/hosts", format!("127.0.0.1 localhost {hostname}\n::1 localhost\n")),
+        ("/etc/hostname", format!("{hostname}\n")),
+        ("/etc/resolv.conf", "nameserver 127.0.0.1\n".to_owned()),
+        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n".to_owned()),
+    ];
+    contents.into_iter().map(|(path, content)| RootEntry::File { path: path.to_owned(), content }).collect()
+}

@@ -1,0 +1,181 @@
+//! The record of a live job: written before anything is made for it, locked while its owner lives, removed when all is gone.
+//!
+//! Whoever finds a record whose lock is free knows that the owner died, and has in the record everything needed to clean up.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::state::StateDir;
+
+const MAX_RECORD_BYTES: u64 = 64 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordFault {
+    #[error("writing the record {path}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("reading the records in {path}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("a job named {0} is already running")]
+    InUse(String),
+}
+
+/// A name that is also a file name and a control group name: short, lower case, digits and dashes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobName(String);
+
+impl JobName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for JobName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if (1..=64).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(plain) {
+            Ok(Self(text))
+        } else {
+            Err(format!("{text:?} is not a job name: 1 to 64 of a-z, 0-9 and -"))
+        }
+    }
+}
+
+impl From<JobName> for String {
+    fn from(name: JobName) -> Self {
+        name.0
+    }
+}
+
+/// What a sweep needs to know of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub job: JobName,
+    pub made: Made,
+}
+
+/// What a backend is about to make for a job that could outlive its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Made {
+    Native { cgroups: Vec<PathBuf> },
+}
+
+/// A record held by a living process.
+#[derive(Debug)]
+pub struct Live {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Live {
+    /// Writes and locks a record. The lock is taken before the content is written, so a sweep never reads half of one.
+    pub fn write(state: &StateDir, record: &Record) -> Result<Self, RecordFault> {
+        let path = state.live().join(record.job.as_str());
+        let failed = |source| RecordFault::Write { path: path.clone(), source };
+        let mut file = match File::options().write(true).create_new(true).open(&path) {
+            Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(RecordFault::InUse(record.job.as_str().to_owned()));
+            }
+            other => other.map_err(failed)?,
+        };
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| failed(errno.into()))?;
+        let text = serde_json::to_vec(record).map_err(|fault| failed(fault.into()))?;
+        file.write_all(&text).map_err(failed)?;
+        Ok(Self { path, _lock: file })
+    }
+
+    /// Forgets the job: everything made for it is gone.
+    pub fn close(self) -> Result<(), RecordFault> {
+        std::fs::remove_file(&self.path).map_err(|source| RecordFault::Write { path: self.path, source })
+    }
+}
+
+/// A job whose owner died, held so that two sweeps do not meet.
+#[derive(Debug)]
+pub struct Dead {
+    pub job: JobName,
+    /// Nothing when the owner died before it wrote what it was going to make, hence before it made any of it.
+    pub made: Option<Made>,
+    live: Live,
+}
+
+impl Dead {
+    pub fn close(self) -> Result<(), RecordFault> {
+        self.live.close()
+    }
+}
+
+/// Every record whose owner is gone.
+pub fn dead(state: &StateDir) -> Result<Vec<Dead>, RecordFault> {
+    let directory = state.live();
+    let failed = |source| RecordFault::Read { path: directory.clone(), source };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let Some(job) = path.file_name().and_then(|name| JobName::try_from(name.to_str()?.to_owned()).ok())
+        else {
+            continue;
+        };
+        // The owner may have finished and removed it meanwhile.
+        let Ok(mut file) = File::open(&path) else { continue };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if path.exists() => {
+                let made =
+                    read(&mut file).map_err(|source| RecordFault::Read { path: path.clone(), source })?;
+                found.push(Dead { job, made, live: Live { path, _lock: file } });
+            }
+            Ok(()) | Err(Errno::WOULDBLOCK) => {}
+            Err(errno) => return Err(RecordFault::Read { path, source: errno.into() }),
+        }
+    }
+    Ok(found)
+}
+
+/// Written in one call, a record is whole or empty.
+fn read(file: &mut File) -> io::Result<Option<Made>> {
+    let mut text = Vec::new();
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let record: Record = serde_json::from_slice(&text)?;
+    Ok(Some(record.made))
+}
+
+#[cfg(test)]
+mod tests {
+    //! A held record is alive, a released one is dead, and a closed one is forgotten.
+    use super::*;
+
+    #[test]
+    fn only_a_record_without_an_owner_is_dead() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let name = |text: &str| JobName::try_from(text.to_owned()).unwrap();
+        let made = Made::Native { cgroups: vec![PathBuf::from("/groups/x")] };
+        let record = |text: &str| Record { job: name(text), made: made.clone() };
+        let held = Live::write(&state, &record("held")).unwrap();
+        drop(Live::write(&state, &record("left")).unwrap());
+        Live::write(&state, &record("done")).unwrap().close().unwrap();
+        let found: Vec<_> = dead(&state).unwrap().into_iter().map(|dead| (dead.job, dead.made)).collect();
+        assert_eq!(found, [(name("left"), Some(made.clone()))]);
+        drop(held);
+        assert_eq!(dead(&state).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_job_name_cannot_leave_its_directory() {
+        for text in ["", "..", "a/b", "-rf", "A", "a\n", &"x".repeat(65)] {
+            assert_eq!(JobName::try_from(text.to_owned()).ok(), None, "{text:?}");
+        }
+    }
+}

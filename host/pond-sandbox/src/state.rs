@@ -1,0 +1,58 @@
+//! Where a host keeps what outlives a process: templates, id locks, records of live jobs, results of finished ones.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+#[error("making the state directory {path}; set POND_STATE_DIR to a directory you can write to")]
+pub struct StateFault {
+    pub path: PathBuf,
+    #[source]
+    pub source: io::Error,
+}
+
+/// A directory nobody but its owner can look into.
+#[derive(Debug, Clone)]
+pub struct StateDir {
+    root: PathBuf,
+}
+
+impl StateDir {
+    const ROOMS: [&'static str; 4] = ["scratch", "ids", "live", "runs"];
+
+    pub fn open(root: &Path) -> Result<Self, StateFault> {
+        let state = Self { root: root.to_owned() };
+        // The rooms are made together, so the last one standing means all do; the common case costs one look.
+        if !state.runs().is_dir() {
+            for room in Self::ROOMS {
+                let path = root.join(room);
+                std::fs::DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(&path)
+                    .map_err(|source| StateFault { path, source })?;
+            }
+        }
+        Ok(state)
+    }
+
+    /// Templates of formatted images, and the filesystem on which images are made.
+    pub fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
+    }
+
+    pub fn ids(&self) -> PathBuf {
+        self.root.join("ids")
+    }
+
+    /// One locked record per job that may still have something to clean up.
+    pub fn live(&self) -> PathBuf {
+        self.root.join("live")
+    }
+
+    /// Results, one directory per run.
+    pub fn runs(&self) -> PathBuf {
+        self.root.join("runs")
+    }
+}

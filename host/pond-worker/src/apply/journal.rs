@@ -1,0 +1,118 @@
+//! What an apply is about to do, on disk before it does it, in the run directory.
+//!
+//! The journal names the staging directory, the steps and the phase; which steps were taken is read from the file
+//! system itself, so no write is needed between two steps.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::{ApplyRefused, STAGING_PREFIX};
+use crate::path::RelPath;
+use crate::{beneath, fault};
+
+const JOURNAL: &str = "apply.journal";
+const NEXT: &str = "apply.journal.next";
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Journal {
+    pub(super) staging: String,
+    pub(super) phase: Phase,
+    pub(super) steps: Vec<Step>,
+    /// Directories to make, parents first.
+    pub(super) made: Vec<RelPath>,
+    /// Directories that may become empty and then leave, children first.
+    pub(super) gone: Vec<RelPath>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// The checkout is untouched.
+    Staging,
+    /// Any number of steps may have been taken.
+    Committing,
+    /// All steps were taken; the staging directory is rubbish.
+    Applied,
+    /// All steps were undone; the staging directory is rubbish.
+    Undone,
+}
+
+/// One change of one path; its slot in the staging directory is its number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Step {
+    pub(super) path: RelPath,
+    pub(super) action: Action,
+}
+
+/// The inode tells a staged file from the one it changed places with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Action {
+    Remove,
+    Replace { staged: u64 },
+    Create { staged: u64 },
+}
+
+impl Journal {
+    /// Chooses a staging name and writes it down before it exists.
+    pub(super) fn begin(run: BorrowedFd<'_>) -> Result<Self, ApplyRefused> {
+        let failed = |errno: Errno| ApplyRefused::Journal { source: errno.into() };
+        let mut random = [0_u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
+        let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let staging = format!("{STAGING_PREFIX}{suffix}");
+        let (steps, made, gone) = (Vec::new(), Vec::new(), Vec::new());
+        let mut journal = Self { staging, phase: Phase::Staging, steps, made, gone };
+        journal.advance(run, Phase::Staging)?;
+        Ok(journal)
+    }
+
+    /// Writes the journal with its new phase; the old one stays until the new one is complete.
+    pub(super) fn advance(&mut self, run: BorrowedFd<'_>, phase: Phase) -> Result<(), ApplyRefused> {
+        let before = std::mem::replace(&mut self.phase, phase);
+        let written = self.write(run);
+        if written.is_err() {
+            self.phase = before;
+        }
+        fault::point();
+        written.map_err(|source| ApplyRefused::Journal { source })
+    }
+
+    fn write(&self, run: BorrowedFd<'_>) -> io::Result<()> {
+        remove_if_there(run, NEXT)?;
+        let mut file = File::from(beneath::create_file(run, NEXT.as_bytes(), Mode::RUSR | Mode::WUSR)?);
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_data()?;
+        Ok(rustix::fs::renameat(run, NEXT, run, JOURNAL)?)
+    }
+
+    pub(super) fn load(run: BorrowedFd<'_>) -> Result<Option<Self>, ApplyRefused> {
+        let file = match beneath::open_file(run, JOURNAL.as_bytes()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(ApplyRefused::Journal { source: errno.into() }),
+        };
+        let journal = serde_json::from_reader(io::BufReader::new(file));
+        journal.map(Some).map_err(|error| ApplyRefused::Journal { source: error.into() })
+    }
+
+    pub(super) fn remove(run: BorrowedFd<'_>) -> Result<(), ApplyRefused> {
+        let removed = remove_if_there(run, JOURNAL);
+        fault::point();
+        removed.map_err(|source| ApplyRefused::Journal { source })
+    }
+}
+
+fn remove_if_there(run: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    match rustix::fs::unlinkat(run, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

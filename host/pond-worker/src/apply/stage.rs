@@ -1,0 +1,163 @@
+//! The staging directory: new contents, verified against their digests, one numbered slot each, on the checkout's own
+//! file system so that they can change places with what is there.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode as Permissions, Stat, Uid};
+use rustix::io::Errno;
+
+use super::journal::{Action, Journal, Step};
+use super::plan::{Move, MoveKind, Plan};
+use super::{Accept, ApplyOptions, ApplyRefused};
+use crate::collect::link::{Leads, leads};
+use crate::collect::{Leaf, Mode};
+use crate::object::{Sparse, Store};
+use crate::path::RelPath;
+use crate::{beneath, fault};
+
+/// Makes the staging directory and fills in the journal's steps.
+pub(super) fn stage(
+    plan: &Plan,
+    store: &Store,
+    root: BorrowedFd<'_>,
+    options: ApplyOptions,
+    journal: &mut Journal,
+) -> Result<OwnedFd, ApplyRefused> {
+    let opened = |errno: Errno| ApplyRefused::Open { source: errno.into() };
+    rustix::fs::mkdirat(root, &journal.staging, Permissions::RWXU).map_err(opened)?;
+    fault::point();
+    let staging = beneath::open_dir(root, journal.staging.as_bytes()).map_err(opened)?;
+    let tree = rustix::fs::fstat(root).map_err(opened)?;
+    for (number, planned) in plan.moves.iter().enumerate() {
+        let step = Stager { store, staging: staging.as_fd(), tree: &tree, options }.one(number, planned)?;
+        journal.steps.push(step);
+        fault::point();
+    }
+    journal.made.clone_from(&plan.made);
+    journal.gone.clone_from(&plan.gone);
+    Ok(staging)
+}
+
+struct Stager<'a> {
+    store: &'a Store,
+    staging: BorrowedFd<'a>,
+    tree: &'a Stat,
+    options: ApplyOptions,
+}
+
+impl Stager<'_> {
+    fn one(&self, number: usize, planned: &Move) -> Result<Step, ApplyRefused> {
+        let slot = slot(number);
+        let path = planned.path.clone();
+        let action = match &planned.kind {
+            MoveKind::Remove { .. } => Action::Remove,
+            MoveKind::Replace { seen, new } => Action::Replace {
+                staged: self.leaf(&slot, &path, *new, seen, permissions(new.mode, Some(seen)))?,
+            },
+            MoveKind::Create { new } => Action::Create {
+                staged: self.leaf(&slot, &path, *new, self.tree, permissions(new.mode, None))?,
+            },
+        };
+        Ok(Step { path, action })
+    }
+
+    fn leaf(
+        &self,
+        slot: &str,
+        path: &RelPath,
+        new: Leaf,
+        owner: &Stat,
+        mode: Permissions,
+    ) -> Result<u64, ApplyRefused> {
+        let written = match new.mode {
+            Mode::Link => self.link(slot, path, new)?,
+            Mode::Regular | Mode::Executable => self.file(slot, new, mode),
+        };
+        let owned = written.and_then(|()| give(self.staging, slot.as_bytes(), owner));
+        let inode = owned.and_then(|()| {
+            let stat = rustix::fs::statat(self.staging, slot, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok(stat.st_ino)
+        });
+        inode.map_err(|source| ApplyRefused::Stage { path: path.clone(), source })
+    }
+
+    fn file(&self, slot: &str, new: Leaf, mode: Permissions) -> io::Result<()> {
+        let fd = beneath::create_file(self.staging, slot.as_bytes(), Permissions::RUSR | Permissions::WUSR)?;
+        let target = Sparse { file: File::from(fd.try_clone()?), end: 0 };
+        self.store.copy_out(new.sha256, target)?;
+        Ok(rustix::fs::fchmod(&fd, mode)?)
+    }
+
+    fn link(&self, slot: &str, path: &RelPath, new: Leaf) -> Result<io::Result<()>, ApplyRefused> {
+        let target = match self.store.bytes(new.sha256) {
+            Ok(target) => target,
+            Err(error) => return Ok(Err(error)),
+        };
+        match (leads(path, &target), self.options.escaping_links) {
+            (Leads::Outside | Leads::IntoGitMetadata, Accept::No) => {
+                Err(ApplyRefused::EscapingLink { path: path.clone() })
+            }
+            (Leads::Inside, Accept::No | Accept::Yes)
+            | (Leads::Outside | Leads::IntoGitMetadata, Accept::Yes) => {
+                Ok(rustix::fs::symlinkat(target.as_slice(), self.staging, slot).map_err(io::Error::from))
+            }
+        }
+    }
+}
+
+/// Root applies on behalf of whoever owns the tree; anyone else can only create files of their own.
+pub(super) fn give(dir: BorrowedFd<'_>, name: &[u8], owner: &Stat) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
+    Ok(rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// A replaced file keeps who may read and write it; only the right to execute follows the result.
+fn permissions(mode: Mode, seen: Option<&Stat>) -> Permissions {
+    let plain =
+        seen.filter(|stat| beneath::kind(stat) == FileType::RegularFile).map(|stat| stat.st_mode & 0o666);
+    let bits = plain.unwrap_or(0o644);
+    Permissions::from_raw_mode(match mode {
+        Mode::Executable => bits | (bits & 0o444) >> 2,
+        Mode::Regular | Mode::Link => bits,
+    })
+}
+
+pub(super) fn slot(number: usize) -> String {
+    number.to_string()
+}
+
+/// Where the directory with this number waits while it is gone.
+pub(super) fn directory_slot(number: usize) -> String {
+    format!("d{number}")
+}
+
+pub(super) fn open(root: BorrowedFd<'_>, journal: &Journal) -> Result<Option<OwnedFd>, ApplyRefused> {
+    match beneath::open_dir(root, journal.staging.as_bytes()) {
+        Ok(staging) => Ok(Some(staging)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(ApplyRefused::Open { source: errno.into() }),
+    }
+}
+
+/// Removes the staging directory: slots are files, links and empty directories.
+pub(super) fn remove(root: BorrowedFd<'_>, journal: &Journal) -> Result<(), ApplyRefused> {
+    let failed =
+        |errno: Errno| ApplyRefused::Clean { staging: journal.staging.clone(), source: errno.into() };
+    let Some(staging) = open(root, journal)? else { return Ok(()) };
+    beneath::each_name(staging.as_fd(), failed, |name| {
+        let stat = beneath::stat(&staging, name).map_err(failed)?;
+        let is_directory = beneath::kind(&stat) == FileType::Directory;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(&staging, name, flags).map_err(failed)?;
+        fault::point();
+        Ok(())
+    })?;
+    rustix::fs::unlinkat(root, &journal.staging, AtFlags::REMOVEDIR).map_err(failed)?;
+    fault::point();
+    Ok(())
+}

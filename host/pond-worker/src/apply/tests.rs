@@ -1,0 +1,148 @@
+//! All or nothing, onto the right base, through no link, from any point of death.
+
+mod killed;
+mod refused;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::testkit::{self, Entry, Overlay, Run, Tree, file, read_tree, script, tree, write_tree};
+
+const STRICT: ApplyOptions = ApplyOptions { escaping_links: Accept::No, incomplete: Accept::No };
+
+/// A base with one of everything, and a result that changes all of it.
+struct Scene {
+    run: Run,
+    checkout: tempfile::TempDir,
+    after: Tree,
+}
+
+fn base() -> Tree {
+    tree(&[
+        ("dir-to-file/inner", file("in\n")),
+        ("emptied/deep/gone", file("gone\n")),
+        ("file-to-dir", file("was a file\n")),
+        ("kept", file("kept\n")),
+        ("link", Entry::Link(b"kept".to_vec())),
+        ("mode", file("#!/bin/sh\n")),
+        ("modified", file("old\n")),
+        ("shared/a", file("a\n")),
+        ("shared/b", file("b\n")),
+    ])
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(|merged| {
+            fs::remove_dir_all(merged.join("dir-to-file")).unwrap();
+            fs::write(merged.join("dir-to-file"), "now a file\n").unwrap();
+            fs::remove_dir_all(merged.join("emptied")).unwrap();
+            fs::remove_file(merged.join("file-to-dir")).unwrap();
+            fs::create_dir_all(merged.join("file-to-dir/new/deep")).unwrap();
+            fs::write(merged.join("file-to-dir/new/deep/file"), "new\n").unwrap();
+            fs::remove_file(merged.join("link")).unwrap();
+            fs::write(merged.join("link"), "now a file\n").unwrap();
+            fs::set_permissions(merged.join("mode"), fs::Permissions::from_mode(0o755)).unwrap();
+            fs::write(merged.join("modified"), "new\n").unwrap();
+            fs::remove_file(merged.join("shared/a")).unwrap();
+            symlink("kept", merged.join("added-link")).unwrap();
+        })
+    }
+
+    fn with(acts: impl FnOnce(&Path)) -> Self {
+        let overlay = Overlay::of(&base());
+        acts(&overlay.merged());
+        let (run, checkout) = (overlay.collect(), tempfile::tempdir().unwrap());
+        let mut scene = Self { run, checkout, after: read_tree(&overlay.merged()) };
+        scene.afresh();
+        scene
+    }
+
+    /// The same result against a fresh checkout.
+    fn afresh(&mut self) {
+        self.checkout = tempfile::tempdir().unwrap();
+        write_tree(self.checkout.path(), &base());
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.checkout.path().join(name)
+    }
+
+    fn apply(&self, options: ApplyOptions) -> Result<Applied, ApplyRefused> {
+        let checkout = testkit::open(self.checkout.path());
+        apply(self.run.fd.as_fd(), checkout.as_fd(), options)
+    }
+
+    fn recover(&self) -> Result<Recovered, ApplyRefused> {
+        let checkout = testkit::open(self.checkout.path());
+        recover(self.run.fd.as_fd(), checkout.as_fd())
+    }
+
+    /// Everything about the checkout, down to inode numbers.
+    fn state(&self) -> BTreeMap<PathBuf, (u64, u32, u32, Vec<u8>)> {
+        let mut state = BTreeMap::new();
+        let mut pending = vec![self.checkout.path().to_owned()];
+        while let Some(path) = pending.pop() {
+            let meta = path.symlink_metadata().unwrap();
+            let content = if meta.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else if meta.is_dir() {
+                pending.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                Vec::new()
+            } else {
+                fs::read(&path).unwrap()
+            };
+            state.insert(path, (meta.ino(), meta.mode(), meta.uid(), content));
+        }
+        state
+    }
+
+    fn leaves_no_trace(&self) -> bool {
+        let journal = self.run.dir.path().join("apply.journal");
+        let mut names = fs::read_dir(self.checkout.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        !journal.exists() && names.all(|name| !is_staging_name(name.as_encoded_bytes()))
+    }
+}
+
+#[test]
+fn a_result_lands_whole_and_once() {
+    let scene = Scene::new();
+    let kept = scene.path("kept").metadata().unwrap().ino();
+    assert_eq!(scene.apply(STRICT).unwrap(), Applied { changed: 10, recovered: Recovered::Nothing });
+    assert_eq!(read_tree(scene.checkout.path()), scene.after);
+    assert_eq!(scene.path("kept").metadata().unwrap().ino(), kept);
+    assert!(!scene.path("emptied").exists() && scene.leaves_no_trace());
+    assert!(matches!(scene.apply(STRICT), Err(ApplyRefused::Conflicts(conflicts)) if conflicts.len() == 10));
+    assert_eq!(read_tree(scene.checkout.path()), scene.after);
+}
+
+#[test]
+fn a_replaced_file_keeps_its_owner_and_who_may_read_it() {
+    let scene = Scene::new();
+    for (name, mode) in [("modified", 0o600), ("mode", 0o640)] {
+        fs::set_permissions(scene.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(scene.path(name), Some(1234), Some(4321)).unwrap();
+    }
+    std::os::unix::fs::chown(scene.checkout.path(), Some(777), Some(888)).unwrap();
+    scene.apply(STRICT).unwrap();
+    let facts = |name: &str| {
+        let meta = scene.path(name).symlink_metadata().unwrap();
+        (meta.mode() & 0o7777, meta.uid(), meta.gid())
+    };
+    assert_eq!(facts("modified"), (0o600, 1234, 4321));
+    assert_eq!(facts("mode"), (0o750, 1234, 4321));
+    assert_eq!(facts("dir-to-file"), (0o644, 777, 888));
+    assert_eq!(facts("file-to-dir/new"), (0o755, 777, 888));
+}
+
+#[test]
+fn other_files_in_an_emptied_directory_keep_it() {
+    let scene = Scene::new();
+    fs::write(scene.path("emptied/mine"), "untracked").unwrap();
+    scene.apply(STRICT).unwrap();
+    assert_eq!(fs::read_to_string(scene.path("emptied/mine")).unwrap(), "untracked");
+    assert!(!scene.path("emptied/deep").exists());
+}

@@ -1,0 +1,161 @@
+//! Turns what a job left in its overlay into a result: changes, patch, manifest, stored contents, flags.
+//!
+//! HOSTILE INPUT, read only after everything inside is dead. Everything is opened by descriptor beneath a root, links
+//! are data, special files are never opened, caps come first, and the cost follows what changed.
+//! Written into the run directory: `objects/`, `changes.json`, `changes.patch`, `manifest.json`.
+
+mod artifact;
+mod change;
+mod flag;
+mod manifest;
+mod overlay;
+mod patch;
+mod walk;
+
+pub(crate) mod base;
+pub(crate) mod caps;
+pub(crate) mod link;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+pub use artifact::{ArtifactFault, Artifacts, copy_artifacts};
+pub use caps::{Cap, Caps};
+pub use change::{Change, Delta, Leaf, Mode, Reason, Rejected};
+pub use flag::{Category, Flag};
+pub use overlay::OverlayXattrs;
+pub(crate) use overlay::same_file;
+
+use crate::beneath;
+use crate::digest::Digest;
+use crate::object::Store;
+use crate::path::{PathFault, RelPath, quoted};
+
+const CHANGES: &str = "changes.json";
+const PATCH: &str = "changes.patch";
+const MANIFEST: &str = "manifest.json";
+
+/// The two trees of a dead job.
+#[derive(Debug)]
+pub struct Sources {
+    /// Root of the overlay's upper layer.
+    pub upper: OwnedFd,
+    /// Root of the lower layer: the checkout as the job saw it.
+    pub lower: OwnedFd,
+    pub xattrs: OverlayXattrs,
+}
+
+/// A collected result.
+#[derive(Debug)]
+pub struct Collected {
+    pub record: Record,
+    /// The job's own report, as it wrote it: nobody has parsed it.
+    pub edit_result: Option<Vec<u8>>,
+}
+
+/// What `changes.json` says, and all `apply` needs beside the stored contents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub format: Format,
+    /// Sorted by path.
+    pub changes: Vec<Change>,
+    pub rejected: Vec<Rejected>,
+    pub flagged: Vec<Flag>,
+    /// Entries changed under `.git`; they are never part of the result.
+    pub git_metadata_changes: u64,
+    /// The output hash.
+    pub manifest_sha256: Digest,
+    pub patch_bytes: u64,
+    /// Changes that did not fit into the patch. They are complete in the store.
+    pub patch_omitted: Vec<RelPath>,
+}
+
+/// The version of [`Record`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Format {
+    #[serde(rename = "pond-changes-1")]
+    V1,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectFault {
+    #[error("the result has more than the allowed {cap}: {limit}")]
+    Exceeded { cap: Cap, limit: u64 },
+    #[error("read {path}")]
+    Read { path: String, source: io::Error },
+    #[error("{path} changed while it was read, so something is still running")]
+    Changed { path: String },
+    #[error("name {path}")]
+    Name { path: String, source: PathFault },
+    #[error("write into the run directory")]
+    Store { source: io::Error },
+}
+
+impl CollectFault {
+    fn read(path: &[u8], errno: Errno) -> Self {
+        Self::Read { path: quoted("", path), source: errno.into() }
+    }
+}
+
+/// Collects a result into `run`, a directory of pond's own that holds none yet.
+pub fn collect(sources: &Sources, caps: &Caps, run: BorrowedFd<'_>) -> Result<Collected, CollectFault> {
+    let stored = |source| CollectFault::Store { source };
+    let store = Store::create(run).map_err(stored)?;
+    let mut found = walk::walk(sources, caps, &store)?;
+    let manifest_sha256 = create(run, MANIFEST)
+        .and_then(|file| manifest::write(found.changes.iter(), io::BufWriter::new(file)))
+        .map_err(stored)?;
+    let edit_result = artifact::take_edit_result(&mut found, &store).map_err(stored)?;
+    let flagged = flag::flags(&found.changes, |change| leads(change, &store)).map_err(stored)?;
+    let contents = patch::Contents { lower: sources.lower.as_fd(), store: &store };
+    let file = create(run, PATCH).map_err(stored)?;
+    let patch = patch::write(&found.changes, &contents, caps.patch_bytes, file)?;
+    let record = Record {
+        format: Format::V1,
+        changes: found.changes,
+        rejected: found.rejected,
+        flagged,
+        git_metadata_changes: found.git_metadata,
+        manifest_sha256,
+        patch_bytes: patch.bytes,
+        patch_omitted: patch.omitted,
+    };
+    save(&record, run).map_err(stored)?;
+    Ok(Collected { record, edit_result })
+}
+
+fn create(run: BorrowedFd<'_>, name: &str) -> io::Result<File> {
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    Ok(File::from(beneath::create_file(run, name.as_bytes(), mode)?))
+}
+
+fn save(record: &Record, run: BorrowedFd<'_>) -> io::Result<()> {
+    let mut out = io::BufWriter::new(create(run, CHANGES)?);
+    serde_json::to_writer_pretty(&mut out, record)?;
+    out.flush()
+}
+
+impl Record {
+    /// Reads back what [`collect`] wrote.
+    pub fn load(run: BorrowedFd<'_>) -> io::Result<Self> {
+        let file = File::from(beneath::open_file(run, CHANGES.as_bytes())?);
+        Ok(serde_json::from_reader(io::BufReader::new(file))?)
+    }
+}
+
+/// Where the link a change brings leads; anything that is not a link stays inside.
+fn leads(change: &Change, store: &Store) -> io::Result<link::Leads> {
+    match change.delta.result() {
+        Some(Leaf { mode: Mode::Link, sha256, .. }) => Ok(link::leads(&change.path, &store.bytes(sha256)?)),
+        Some(Leaf { mode: Mode::Regular | Mode::Executable, .. }) | None => Ok(link::Leads::Inside),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! What a result may cost: fixed limits, and the counters that spend them while a tree is walked.
+//!
+//! A limit on one entry refuses that entry; a limit on the whole refuses the result, because a part of it must not
+//! pass for all of it.
+
+use std::fmt;
+
+use super::CollectFault;
+
+/// The limits of one collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Directory entries looked at in either tree.
+    pub entries: u64,
+    /// Bytes of path text held in memory.
+    pub path_text: u64,
+    /// File bytes read from either tree.
+    pub total_bytes: u64,
+    /// Logical size of one file.
+    pub file_bytes: u64,
+    /// Components in one path.
+    pub depth: usize,
+    /// Bytes in one name.
+    pub name: usize,
+    /// Bytes written to the patch.
+    pub patch_bytes: u64,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            entries: 200_000,
+            path_text: 64 << 20,
+            total_bytes: 4 << 30,
+            file_bytes: 1 << 30,
+            depth: 64,
+            name: 255,
+            patch_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A limit on the whole result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cap {
+    Entries,
+    PathText,
+    TotalBytes,
+}
+
+impl fmt::Display for Cap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Entries => "number of entries",
+            Self::PathText => "bytes of path names",
+            Self::TotalBytes => "bytes of content",
+        })
+    }
+}
+
+/// Longer paths cannot be named to the kernel, so no tool on the host could use them either.
+pub(super) const PATH_BYTES: usize = 4095;
+
+/// What is left of the whole-result limits.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    caps: Caps,
+    entries: u64,
+    path_text: u64,
+    bytes: u64,
+}
+
+impl Budget {
+    pub(super) fn new(caps: &Caps) -> Self {
+        Self { caps: *caps, entries: caps.entries, path_text: caps.path_text, bytes: caps.total_bytes }
+    }
+
+    /// For a tree that is only compared with a record, whose sizes were checked when it was made.
+    pub(crate) fn unlimited() -> Self {
+        let (entries, path_text, total_bytes, file_bytes) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+        Self::new(&Caps { entries, path_text, total_bytes, file_bytes, ..Caps::default() })
+    }
+
+    pub(super) fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    pub(super) fn spend_entry(&mut self) -> Result<(), CollectFault> {
+        spend(&mut self.entries, 1, Cap::Entries, self.caps.entries)
+    }
+
+    pub(super) fn spend_path(&mut self, path: &[u8]) -> Result<(), CollectFault> {
+        let bytes = u64::try_from(path.len()).unwrap_or(u64::MAX);
+        spend(&mut self.path_text, bytes, Cap::PathText, self.caps.path_text)
+    }
+
+    pub(super) fn spend_bytes(&mut self, bytes: u64) -> Result<(), CollectFault> {
+        spend(&mut self.bytes, bytes, Cap::TotalBytes, self.caps.total_bytes)
+    }
+}
+
+fn spend(left: &mut u64, amount: u64, cap: Cap, limit: u64) -> Result<(), CollectFault> {
+    *left = left.checked_sub(amount).ok_or(CollectFault::Exceeded { cap, limit })?;
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! What is flagged, and as what.
+
+use std::convert::Infallible;
+
+use super::*;
+use crate::collect::change::{Delta, Leaf};
+use crate::digest::Digest;
+
+fn added(path: &[u8], mode: Mode) -> Change {
+    let new = Leaf { mode, size: 0, sha256: Digest::of(b"") };
+    Change { path: RelPath::from_bytes(path).unwrap(), delta: Delta::Added { new } }
+}
+
+fn categories(changes: &[Change], leads: Leads) -> Vec<(String, Category)> {
+    let flags = flags(changes, |_| Ok::<_, Infallible>(leads)).unwrap();
+    flags.into_iter().map(|flag| (flag.path.to_string(), flag.category)).collect()
+}
+
+#[test]
+fn files_host_tools_act_on_are_flagged() {
+    let cases = [
+        (".gitattributes", Category::Git),
+        ("sub/.GitModules", Category::Git),
+        (".husky/pre-commit", Category::Hook),
+        ("tools/hooks/post-checkout", Category::Hook),
+        (".pre-commit-config.yaml", Category::Hook),
+        (".vscode/tasks.json", Category::Editor),
+        ("a/b/.IDEA/workspace.xml", Category::Editor),
+        (".envrc", Category::Shell),
+        (".env.local", Category::Shell),
+        (".claude/settings.json", Category::Agent),
+        (".codex/config.toml", Category::Agent),
+        (".cursor/rules/x.mdc", Category::Agent),
+        (".gemini/settings.json", Category::Agent),
+        ("docs/AGENTS.md", Category::Agent),
+        ("CLAUDE.md", Category::Agent),
+        (".mcp.json", Category::Agent),
+        (".github/workflows/ci.yml", Category::Ci),
+        (".gitlab-ci.yml", Category::Ci),
+        ("Jenkinsfile", Category::Ci),
+        (".circleci/config.yml", Category::Ci),
+        ("azure-pipelines.yml", Category::Ci),
+        ("crate/build.rs", Category::Build),
+        (".cargo/config.toml", Category::Build),
+        ("rust-toolchain.toml", Category::Build),
+        ("Makefile", Category::Build),
+        ("tests/conftest.py", Category::Build),
+        ("web/package.json", Category::PackageManager),
+        (".npmrc", Category::PackageManager),
+        (".pypirc", Category::PackageManager),
+        ("pyproject.toml", Category::PackageManager),
+        ("setup.py", Category::PackageManager),
+        ("Dockerfile.dev", Category::Container),
+        (".devcontainer/devcontainer.json", Category::Container),
+    ];
+    for (path, category) in cases {
+        let found = categories(&[added(path.as_bytes(), Mode::Regular)], Leads::Inside);
+        assert_eq!(found, [(path.to_owned(), category)]);
+    }
+}
+
+#[test]
+fn ordinary_files_are_not_flagged() {
+    for path in
+        ["src/main.rs", "README.md", "docs/hooks.md", "src/build_rs.txt", "lib/github/x.rb", "environment.ts"]
+    {
+        assert_eq!(categories(&[added(path.as_bytes(), Mode::Regular)], Leads::Inside), []);
+    }
+}
+
+#[test]
+fn deceptive_names_are_flagged() {
+    let names: [&[u8]; 11] = [
+        b"a\nb",
+        b"a\x1b[2J",
+        b"\xff",
+        b"-rf",
+        b"x ",
+        b"x.",
+        b"d/NUL.txt",
+        b"com1",
+        b"a\\b",
+        b"caf\xc2\x9b",
+        "in\u{202e}txt.exe".as_bytes(),
+    ];
+    for name in names {
+        let change = added(name, Mode::Regular);
+        let expected = [(change.path.to_string(), Category::DeceptiveName)];
+        assert_eq!(categories(&[change], Leads::Inside), expected);
+    }
+}
+
+#[test]
+fn names_that_collide_are_flagged_on_both_sides() {
+    let changes =
+        [added(b"Readme", Mode::Regular), added(b"readme", Mode::Regular), added(b"x", Mode::Regular)];
+    let expected = ["Readme", "readme"].map(|name| (name.to_owned(), Category::DeceptiveName));
+    assert_eq!(categories(&changes, Leads::Inside), expected);
+}
+
+#[test]
+fn executables_and_escaping_links_are_flagged() {
+    let link = categories(&[added(b"l", Mode::Link)], Leads::Outside);
+    assert_eq!(link, [("l".to_owned(), Category::LinkOutside)]);
+    let git = categories(&[added(b"l", Mode::Link)], Leads::IntoGitMetadata);
+    assert_eq!(git, [("l".to_owned(), Category::LinkIntoGit)]);
+    let run = categories(&[added(b"run", Mode::Executable)], Leads::Inside);
+    assert_eq!(run, [("run".to_owned(), Category::NewlyExecutable)]);
+}

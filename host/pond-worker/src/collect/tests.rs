@@ -1,0 +1,8 @@
+//! Hostile acts inside a real overlay, and what the result says about them. Case names are those of the catalogue.
+
+mod acts;
+mod hostile;
+mod patches;
+
+use super::*;
+use crate::testkit::{Overlay, file, script, tree};

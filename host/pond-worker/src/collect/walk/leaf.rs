@@ -1,0 +1,107 @@
+//! What the walk does with one entry of the upper layer: copy its content once, compare it with the base, record it.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use rustix::fs::Stat;
+
+use super::{Cover, Place, Task, Walk};
+use crate::collect::CollectFault;
+use crate::collect::base::{self, Base};
+use crate::collect::change::{Change, Delta, Leaf, Mode, Reason};
+use crate::collect::overlay::same_file;
+use crate::object::Incoming;
+use crate::path::{RelPath, quoted};
+use crate::{beneath, fault};
+
+impl Walk<'_> {
+    pub(super) fn file(&mut self, place: Place, mut file: File, stat: &Stat) -> Result<(), CollectFault> {
+        let size = beneath::size(stat);
+        if size > self.budget.caps().file_bytes {
+            return self.reject(&place.path, Reason::FileTooLarge);
+        }
+        self.budget.spend_bytes(size)?;
+        fault::point();
+        let incoming =
+            self.store.take_in(&mut file, size).map_err(|source| CollectFault::Store { source })?;
+        fault::point();
+        let after = rustix::fs::fstat(&file).map_err(|errno| CollectFault::read(&place.path, errno))?;
+        if incoming.size != size || !same_file(stat, &after) {
+            return Err(CollectFault::Changed { path: quoted("", &place.path) });
+        }
+        let leaf = Leaf { mode: Mode::of_file(stat.st_mode), size, sha256: incoming.digest };
+        self.compare(place, leaf, &incoming)
+    }
+
+    pub(super) fn link(&mut self, place: Place, target: &[u8]) -> Result<(), CollectFault> {
+        if is_gitmodules(&place.path) {
+            return self.reject(&place.path, Reason::Reserved);
+        }
+        let leaf = base::link_leaf(target);
+        self.budget.spend_bytes(leaf.size)?;
+        let incoming =
+            self.store.take_in(&mut &*target, leaf.size).map_err(|source| CollectFault::Store { source })?;
+        self.compare(place, leaf, &incoming)
+    }
+
+    fn compare(&mut self, place: Place, new: Leaf, incoming: &Incoming) -> Result<(), CollectFault> {
+        let delta = match self.base(&place)? {
+            Base::Absent => Some(Delta::Added { new }),
+            Base::Leaf(base, _) => Delta::between(base, new),
+            Base::Directory => {
+                self.push(Place { path: place.path.clone(), depth: place.depth }, Task::Gone)?;
+                Some(Delta::Added { new })
+            }
+            Base::Unusable => {
+                self.store.discard().map_err(|source| CollectFault::Store { source })?;
+                return self.reject(&place.path, Reason::BaseUnusable);
+            }
+        };
+        match delta {
+            Some(delta) => {
+                self.store.keep(incoming).map_err(|source| CollectFault::Store { source })?;
+                self.record(&place, delta)
+            }
+            None => self.store.discard().map_err(|source| CollectFault::Store { source }),
+        }
+    }
+
+    /// An upper directory; a base leaf it replaced is gone.
+    pub(super) fn directory(&mut self, place: Place, cover: Cover) -> Result<(), CollectFault> {
+        match self.base(&place)? {
+            Base::Leaf(base, _) => self.record(&place, Delta::Deleted { base })?,
+            Base::Unusable => self.reject(&place.path, Reason::BaseUnusable)?,
+            Base::Absent | Base::Directory => {}
+        }
+        self.push(place, |dir| Task::Merge(dir, cover))
+    }
+
+    /// A path of the base that the job no longer sees.
+    pub(super) fn deleted(&mut self, place: Place) -> Result<(), CollectFault> {
+        match self.base(&place)? {
+            Base::Absent => Ok(()),
+            Base::Leaf(base, _) => self.record(&place, Delta::Deleted { base }),
+            Base::Directory => self.push(place, Task::Gone),
+            Base::Unusable => self.reject(&place.path, Reason::BaseUnusable),
+        }
+    }
+
+    fn base(&mut self, place: &Place) -> Result<Base, CollectFault> {
+        base::look(self.sources.lower.as_fd(), &place.path, &mut self.budget)
+    }
+
+    fn record(&mut self, place: &Place, delta: Delta) -> Result<(), CollectFault> {
+        self.budget.spend_path(&place.path)?;
+        let path = RelPath::from_bytes(&place.path)
+            .map_err(|source| CollectFault::Name { path: quoted("", &place.path), source })?;
+        self.found.changes.push(Change { path, delta });
+        Ok(())
+    }
+}
+
+/// Git refuses a `.gitmodules` that is a link, under each name a file system may give it.
+fn is_gitmodules(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_ascii_lowercase();
+    let short_name = [b"gitmod~1", b"gitmod~2", b"gitmod~3", b"gitmod~4"].iter().any(|short| name == **short);
+    short_name || name.strip_prefix(b".gitmodules").is_some_and(|rest| rest.iter().all(|b| b". ".contains(b)))
+}

@@ -1,0 +1,113 @@
+//! A SHA-256 digest as a value: compared as bytes, written as 64 lower-case hexadecimal digits.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
+
+/// The SHA-256 of some content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest([u8; 32]);
+
+/// The text is not 64 lower-case hexadecimal digits.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("not a SHA-256 digest in lower-case hexadecimal")]
+pub struct NotADigest;
+
+impl Digest {
+    /// The digest of bytes already in memory.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(sha2::Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.to_string()
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = NotADigest;
+
+    fn try_from(text: String) -> Result<Self, NotADigest> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != 32 || !rest.is_empty() {
+            return Err(NotADigest);
+        }
+        let mut bytes = [0; 32];
+        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = nibble(high)? << 4 | nibble(low)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+fn nibble(digit: u8) -> Result<u8, NotADigest> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        _ => Err(NotADigest),
+    }
+}
+
+/// Computes a digest of everything written through it.
+#[derive(Debug)]
+pub(crate) struct Hashing<W> {
+    inner: W,
+    state: sha2::Sha256,
+}
+
+impl<W: Write> Hashing<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self { inner, state: sha2::Sha256::new() }
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<Digest> {
+        self.inner.flush()?;
+        Ok(Digest(self.state.finalize().into()))
+    }
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner.write_all(bytes)?;
+        self.state.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_form_round_trips_and_is_strict() {
+        let digest = Digest::of(b"abc");
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.to_string(), text);
+        assert_eq!(Digest::try_from(text.to_owned()), Ok(digest));
+        for bad in ["", "ba", &text.to_uppercase(), &format!("{text}0"), "../../etc/passwd"] {
+            assert_eq!(Digest::try_from(bad.to_owned()), Err(NotADigest), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The host side of a job: what happens to a sandbox's output once everything inside is dead.
+//!
+//! HOSTILE INPUT: every byte, name, mode and attribute read here was written by the job. Nothing in it is followed,
+//! executed or parsed as configuration; it is copied by descriptor, counted against caps, and described.
+//! - [`collect`] turns an overlay's upper layer into changes, a patch, a manifest and stored contents.
+//! - [`apply`] puts a collected result into a checkout, all of it or nothing.
+//! - [`neutral`] makes job output safe to show on a person's terminal.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+pub mod apply;
+pub mod collect;
+pub mod neutral;
+pub mod path;
+pub mod supervise;
+
+mod beneath;
+mod digest;
+mod fault;
+mod object;
+
+pub use digest::Digest;
+
+#[cfg(test)]
+mod testkit;

@@ -1,0 +1,87 @@
+//! The command line: what may be asked, and which file answers. Usage errors exit 125 like every other refusal, so that
+//! a script never takes one for the exit code of a job.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::output::REFUSED;
+use crate::run::RunArgs;
+use crate::{policy_cmd, preflight_cmd, run};
+
+#[derive(Debug, Parser)]
+#[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<RunArgs>),
+    /// The sandbox contract: profiles, and what a block means.
+    #[command(subcommand)]
+    Policy(Policy),
+    /// Check a whole run document, without running anything.
+    Preflight(Preflight),
+}
+
+#[derive(Debug, Subcommand)]
+enum Policy {
+    /// The table of profiles.
+    Profiles {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Decide a sandbox block as dispatch would, or as a worker would.
+    Resolve(Resolve),
+    /// The JSON Schema of the run document.
+    Schema,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resolve {
+    /// The block, or an object with the one key `sandbox`, as JSON or YAML; `-` reads standard input.
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// The project the work belongs to.
+    #[arg(long, value_name = "P")]
+    pub(crate) project: Option<String>,
+    /// Resolve as a worker: print the policy it would enforce.
+    #[arg(long)]
+    pub(crate) worker: bool,
+    /// The answer is always JSON; accepted so that scripts can ask for it everywhere.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Preflight {
+    /// The run document, as JSON or YAML; `-` reads standard input.
+    pub(crate) file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
+    };
+    match cli.command {
+        Command::Run(args) => run::main(&args),
+        Command::Policy(Policy::Profiles { json }) => policy_cmd::profiles(json),
+        Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
+        Command::Policy(Policy::Schema) => policy_cmd::schema(),
+        Command::Preflight(args) => preflight_cmd::preflight(&args),
+    }
+}
+
+/// Help and version are answers; anything else is a refusal.
+fn explain(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if printed.is_ok() && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
+}

@@ -1,0 +1,58 @@
+//! Documents named on the command line, read with a bound. Only regular files and standard input are read: a directory,
+//! a device or a pipe by name is a refusal, never a hang.
+
+use std::fs::File;
+use std::io::{IsTerminal, Read, stdin};
+use std::path::Path as FilePath;
+
+use pond_policy::node::Node;
+use pond_policy::path::Path;
+use pond_policy::quote::quote;
+use pond_policy::refusal::{Code, Refusal, Refusals};
+use pond_wire::decode::{MOST_BYTES, decode};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+
+/// The document in `file`, or on standard input for `-`.
+pub(crate) fn document(file: &FilePath) -> Result<Node, Refusals> {
+    let bytes = if file.as_os_str() == "-" { from_stdin() } else { from_file(file) };
+    decode(&bytes?)
+}
+
+fn from_stdin() -> Result<Vec<u8>, Refusal> {
+    if stdin().is_terminal() {
+        return Err(unreadable(
+            "standard input is a terminal: name a file, or pipe a document in".to_owned(),
+        ));
+    }
+    bounded(stdin().lock(), "standard input")
+}
+
+fn from_file(file: &FilePath) -> Result<Vec<u8>, Refusal> {
+    let name = quote(&file.to_string_lossy());
+    let failed = |error: rustix::io::Errno| unreadable(format!("{name} cannot be read: {error}"));
+    // Opening a pipe without a writer would wait for one.
+    let descriptor =
+        open(file, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+    let kind = FileType::from_raw_mode(fstat(&descriptor).map_err(failed)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(unreadable(format!(
+            "{name} is not a regular file: name one, or pipe the document to `-`"
+        )));
+    }
+    bounded(File::from(descriptor), &name)
+}
+
+/// One byte more than the decoder accepts is enough for it to refuse.
+fn bounded(source: impl Read, name: &str) -> Result<Vec<u8>, Refusal> {
+    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    source
+        .take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(format!("{name} cannot be read: {error}")))?;
+    Ok(bytes)
+}
+
+fn unreadable(message: String) -> Refusal {
+    Refusal::new(Code::DocumentUnreadable, &Path::root(), message)
+}

@@ -1,0 +1,20 @@
+//! `pond`: the one command a user installs. This file only chooses the role; each command has its own file.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod input;
+mod output;
+mod policy_cmd;
+mod preflight_cmd;
+mod run;
+mod settings;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The launcher is this same file under another name, and must be itself before anything else of ours has run.
+    if std::env::args_os().next().is_some_and(|name| name == pond_jail::NAME) {
+        pond_jail::main()
+    }
+    cli::run()
+}

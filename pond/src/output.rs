@@ -1,0 +1,65 @@
+//! Answers of the commands that only decide: JSON or text on standard output, and the exit code that goes with it.
+
+use std::io::{ErrorKind, Write, stdout};
+use std::process::ExitCode;
+
+use pond_policy::refusal::Refusals;
+use pond_wire::contract;
+use serde::Serialize;
+
+/// pond refused or failed, and nothing ran.
+pub(crate) const REFUSED: u8 = 125;
+
+pub(crate) fn json(answer: &impl Serialize) -> ExitCode {
+    match serde_json::to_string_pretty(answer) {
+        Ok(text) => lines(&text),
+        Err(_) => ExitCode::from(REFUSED),
+    }
+}
+
+pub(crate) fn refused_json(refusals: Refusals) -> ExitCode {
+    json(&contract::Refusals::from(refusals));
+    ExitCode::from(REFUSED)
+}
+
+/// A reader that has seen enough is no failure; anything else that keeps the answer from its reader is.
+pub(crate) fn lines(text: &str) -> ExitCode {
+    let mut out = stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(REFUSED),
+    }
+}
+
+/// A refusal with every fault: an object for a machine, a line each for a person.
+pub(crate) fn refused(refusals: Refusals, as_json: bool) -> ExitCode {
+    if as_json {
+        return refused_json(refusals);
+    }
+    eprintln!("{}", faults(refusals));
+    ExitCode::from(REFUSED)
+}
+
+fn faults(refusals: Refusals) -> String {
+    let list = refusals.into_list();
+    let faults = if list.len() == 1 { "fault" } else { "faults" };
+    let mut text = String::new();
+    for refusal in &list {
+        text += &format!("fault    {}  [{}]\n         {}\n", refusal.path, refusal.code, refusal.message);
+        if !refusal.allowed.is_empty() {
+            text += &format!("         allowed: {}\n", refusal.allowed.join(", "));
+        }
+    }
+    text + &format!("refused: {} {faults}, nothing was run", list.len())
+}
+
+/// A failure before or instead of a result.
+pub(crate) fn failed(fault: &anyhow::Error, as_json: bool) -> ExitCode {
+    if as_json {
+        json(&serde_json::json!({ "error": { "message": format!("{fault:#}") } }));
+    } else {
+        eprintln!("pond: {fault:#}");
+    }
+    ExitCode::from(REFUSED)
+}

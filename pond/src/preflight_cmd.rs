@@ -1,0 +1,33 @@
+//! `pond preflight`: every fault and warning of a run document, with its path, before anything runs.
+
+use std::process::ExitCode;
+
+use pond_policy::refusal::Refusals;
+use pond_policy::run::{self, Run};
+use pond_wire::contract;
+
+use crate::cli::Preflight;
+use crate::{input, output, settings};
+
+pub(crate) fn preflight(args: &Preflight) -> ExitCode {
+    match (check(args), args.json) {
+        (Ok(run), true) => output::json(&contract::Preflight::from(&run)),
+        (Ok(run), false) => output::lines(&accepted(&run)),
+        (Err(refusals), as_json) => output::refused(refusals, as_json),
+    }
+}
+
+fn check(args: &Preflight) -> Result<Run, Refusals> {
+    let settings = settings::sandbox()?;
+    run::preflight(&input::document(&args.file)?, &settings)
+}
+
+fn accepted(run: &Run) -> String {
+    let mut text = String::new();
+    for warning in run.warnings() {
+        text +=
+            &format!("warning  {}  [{}]\n         {}\n", warning.path, warning.code.name(), warning.message);
+    }
+    let stages = if run.stages.len() == 1 { "stage" } else { "stages" };
+    text + &format!("ok: {} {stages} for project {}", run.stages.len(), run.project)
+}

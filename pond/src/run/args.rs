@@ -1,0 +1,84 @@
+//! The flags of `pond run`, and the sandbox block they spell.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pond_policy::node::Node;
+
+/// Run a command in a sandbox, here and now, on a throwaway copy of the current directory.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: the command's own; 124 timed out; 125 pond refused or failed and nothing ran; \
+                        137 killed by a limit (the summary says which)."
+)]
+pub(crate) struct RunArgs {
+    /// The isolation posture; see `pond policy profiles`.
+    #[arg(long, default_value = "untrusted-code-write")]
+    profile: String,
+    /// How strong the boundary must be: native, docker, gvisor or firecracker.
+    #[arg(long)]
+    backend: Option<String>,
+    /// A host the job may reach over TLS besides the defaults.
+    #[arg(long = "allow-host", value_name = "HOST")]
+    allow_hosts: Vec<String>,
+    /// Memory limit, such as 512m or 4g.
+    #[arg(long)]
+    memory: Option<String>,
+    /// Processor limit, such as 2 or 0.5.
+    #[arg(long)]
+    cpus: Option<String>,
+    /// How many processes and threads may exist at once.
+    #[arg(long, value_name = "N")]
+    pids: Option<String>,
+    /// Size of /tmp, such as 256m.
+    #[arg(long = "tmp", value_name = "SIZE")]
+    tmpfs_size: Option<String>,
+    /// Time limit, such as 30s, 10m or 1h.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+    /// An environment variable for the job. Nothing is inherited.
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// The directory the job works on.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) checkout: PathBuf,
+    /// Also copy the patch, the manifest and the logs into this new directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON object instead of the job's output and a summary.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing but what the job says.
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
+}
+
+impl RunArgs {
+    /// The block a stage would carry to get the same sandbox: flags and files go through one parser.
+    pub(crate) fn block(&self) -> Node {
+        let mut fields = vec![("profile".to_owned(), Node::text(&self.profile))];
+        if let Some(backend) = &self.backend {
+            fields.push(("backend".to_owned(), Node::text(backend)));
+        }
+        if !self.allow_hosts.is_empty() {
+            let hosts = self.allow_hosts.iter().map(Node::text).collect();
+            fields.push(("allow_hosts".to_owned(), Node::List(hosts)));
+        }
+        let overrides: Vec<(String, Node)> = [
+            ("memory", &self.memory),
+            ("cpus", &self.cpus),
+            ("pids_limit", &self.pids),
+            ("tmpfs_size", &self.tmpfs_size),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| value.as_ref().map(|value| (name.to_owned(), Node::text(value))))
+        .collect();
+        if !overrides.is_empty() {
+            fields.push(("overrides".to_owned(), Node::Map(overrides)));
+        }
+        Node::Map(fields)
+    }
+}

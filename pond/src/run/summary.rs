@@ -1,0 +1,98 @@
+//! What is said once a run is over: one value, printed for a person or for a machine.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::verdict::Verdict;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) run: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) profile: &'static str,
+    pub(crate) backend: &'static str,
+    pub(crate) verdict: Verdict,
+    pub(crate) exit_code: u8,
+    #[serde(rename = "elapsed_ms", serialize_with = "millis")]
+    pub(crate) elapsed: Duration,
+    pub(crate) peak_memory_bytes: Option<u64>,
+    pub(crate) output_bytes: u64,
+    /// How often the job was refused another process.
+    pub(crate) process_refusals: u64,
+    pub(crate) result: Option<ResultSummary>,
+    pub(crate) network: &'static str,
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ResultSummary {
+    pub(crate) changed: usize,
+    pub(crate) rejected: usize,
+    /// Files that tools on this machine act on by themselves; look at them before applying.
+    pub(crate) flagged: Vec<String>,
+    pub(crate) git_metadata_changes: u64,
+    pub(crate) output_sha256: String,
+    pub(crate) patch: PathBuf,
+}
+
+fn millis<S: serde::Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Summary {
+    /// A few lines for a person; every line begins with `pond:` so it cannot be mistaken for the job's own words.
+    pub(crate) fn lines(&self) -> String {
+        let mut first = vec![self.verdict.sentence(), seconds(self.elapsed)];
+        first.extend(self.peak_memory_bytes.map(|bytes| format!("{} peak", size(bytes))));
+        first.push(format!("{} on {}", self.profile, self.backend));
+        first.push(format!("network {}", self.network));
+        let mut text = format!("pond: {}\n", first.join(" · "));
+        if self.process_refusals > 0 {
+            line(&mut text, &format!("the process limit refused {} new processes", self.process_refusals));
+        }
+        match &self.result {
+            Some(result) if result.changed > 0 => {
+                let plural = if result.changed == 1 { "" } else { "s" };
+                line(
+                    &mut text,
+                    &format!("{} file{plural} changed: {}", result.changed, result.patch.display()),
+                );
+                line(&mut text, &format!("to keep them: pond apply {}", self.run));
+            }
+            Some(_) => line(&mut text, "no file changed"),
+            None => {}
+        }
+        if let Some(result) = &self.result {
+            for flagged in &result.flagged {
+                line(&mut text, &format!("look first: {flagged}"));
+            }
+            if result.rejected > 0 {
+                line(
+                    &mut text,
+                    &format!("{} entries left out (devices, sockets, unreadable)", result.rejected),
+                );
+            }
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, what: &str) {
+    // Writing to a String cannot fail.
+    if writeln!(text, "pond: {what}").is_err() {}
+}
+
+fn seconds(elapsed: Duration) -> String {
+    match elapsed.as_secs_f64() {
+        short if short < 1.0 => format!("{:.1} ms", short * 1000.0),
+        long => format!("{long:.1} s"),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    if bytes < MIB { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes / MIB) }
+}

@@ -1,0 +1,75 @@
+//! What ended a job, in one word a person and a machine both understand.
+
+use pond_sandbox::native::Ending;
+use pond_worker::supervise::{Ended, Stop};
+use serde::Serialize;
+
+/// The limit that ended a job, or the way it ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub(crate) enum Verdict {
+    Exited { code: u8 },
+    Signaled { signal: u8 },
+    TimedOut,
+    Killed { limit: Limit },
+    Interrupted,
+    NotLaunched { step: String, reason: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Limit {
+    Memory,
+    Output,
+}
+
+const SIGKILL: u8 = 9;
+
+impl Verdict {
+    pub(crate) fn of(ended: &Ended) -> Self {
+        if let Ending::NotLaunched { step, errno } = ended.over.ending {
+            let reason = std::io::Error::from_raw_os_error(errno).to_string();
+            return Self::NotLaunched { step: step.describe().to_owned(), reason };
+        }
+        match ended.stop {
+            Some(Stop::TimedOut) => return Self::TimedOut,
+            Some(Stop::TooMuchOutput) => return Self::Killed { limit: Limit::Output },
+            Some(Stop::Interrupted) => return Self::Interrupted,
+            None => {}
+        }
+        let out_of_memory = ended.over.usage.oom_kills.is_some_and(|kills| kills > 0);
+        match ended.over.ending {
+            // The kernel chooses its victim: the command itself, or init and everything with it.
+            Ending::Signaled { signal: SIGKILL, .. } | Ending::Lost if out_of_memory => {
+                Self::Killed { limit: Limit::Memory }
+            }
+            Ending::Exited { code, .. } => Self::Exited { code },
+            Ending::Signaled { signal, .. } => Self::Signaled { signal },
+            Ending::Lost | Ending::NotLaunched { .. } => Self::Signaled { signal: SIGKILL },
+        }
+    }
+
+    /// The exit code of pond itself.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Exited { code } => *code,
+            Self::Signaled { signal } => 128u8.saturating_add(*signal),
+            Self::TimedOut => 124,
+            Self::NotLaunched { .. } => 125,
+            Self::Killed { .. } => 137,
+            Self::Interrupted => 130,
+        }
+    }
+
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Self::Exited { code } => format!("exit {code}"),
+            Self::Signaled { signal } => format!("killed by signal {signal}"),
+            Self::TimedOut => "killed: time limit".to_owned(),
+            Self::Killed { limit: Limit::Memory } => "killed: memory limit".to_owned(),
+            Self::Killed { limit: Limit::Output } => "killed: output limit".to_owned(),
+            Self::Interrupted => "interrupted".to_owned(),
+            Self::NotLaunched { step, reason } => format!("did not run: could not {step}: {reason}"),
+        }
+    }
+}

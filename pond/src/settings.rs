@@ -1,0 +1,33 @@
+//! The only reader of the environment: operator settings, as text, handed to their parser.
+
+use std::path::PathBuf;
+
+use pond_policy::refusal::Refusals;
+use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, Settings};
+
+/// What the operator demands of every sandbox on this machine.
+pub(crate) fn sandbox() -> Result<Settings, Refusals> {
+    Settings::parse(text(REQUIRE_SANDBOX).as_deref(), text(MIN_BACKEND).as_deref())
+}
+
+/// Where this machine keeps pond's state: as told, else the system's place for root and the user's own for others.
+pub(crate) fn state_dir() -> Option<PathBuf> {
+    let named = |variable: &str| text(variable).filter(|text| !text.is_empty()).map(PathBuf::from);
+    let of_user = || {
+        if rustix::process::geteuid().is_root() {
+            return Some(PathBuf::from("/var/lib"));
+        }
+        named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))
+    };
+    named("POND_STATE_DIR").or_else(|| Some(of_user()?.join("pond")))
+}
+
+/// The variable's text; bytes that are not text become characters no setting accepts.
+#[expect(clippy::disallowed_methods, reason = "this file is the one place the environment is read")]
+fn text(variable: &str) -> Option<String> {
+    match std::env::var(variable) {
+        Ok(text) => Some(text),
+        Err(std::env::VarError::NotPresent) => None,
+        Err(std::env::VarError::NotUnicode(bytes)) => Some(bytes.to_string_lossy().into_owned()),
+    }
+}

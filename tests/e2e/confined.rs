@@ -1,0 +1,142 @@
+//! What a job sees and what it can change.
+
+use crate::support::World;
+
+#[test]
+fn the_job_works_on_a_copy_and_the_project_is_untouched() {
+    let world = World::new();
+    world.write("kept.txt", "before\n");
+    world.write("gone.txt", "still here\n");
+    let done = world.shell("echo after > kept.txt && rm gone.txt && echo new > made.txt && cat kept.txt");
+    assert_eq!((done.code, done.stdout.as_str()), (0, "after\n"), "{done:?}");
+    assert_eq!(world.read("kept.txt"), "before\n");
+    assert_eq!(world.read("gone.txt"), "still here\n");
+    assert!(!world.project().join("made.txt").exists());
+}
+
+#[test]
+fn the_patch_holds_exactly_what_changed() {
+    let world = World::new();
+    world.write("kept.txt", "one\ntwo\n");
+    world.write("same.txt", "same\n");
+    let summary =
+        world.summary(&[], &["sh", "-c", "echo three >> kept.txt; touch same.txt; echo x > made.txt"]);
+    assert_eq!(summary["result"]["changed"], 2, "{summary:#}");
+    let patch = std::fs::read_to_string(summary["result"]["patch"].as_str().unwrap()).unwrap();
+    assert!(
+        patch.contains("+three") && patch.contains("b/made.txt") && !patch.contains("same.txt"),
+        "{patch}"
+    );
+}
+
+#[test]
+fn nothing_of_the_host_is_visible() {
+    let world = World::new();
+    let home = world.project().parent().unwrap().join("secret");
+    std::fs::write(&home, "host secret").unwrap();
+    let line = format!(
+        "cat {} /root/.profile /etc/shadow /var/lib/dpkg/status 2>/dev/null; ls /root /var 2>/dev/null; ls /home",
+        home.display()
+    );
+    let done = world.shell(&line);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "pond\n"), "only the job's own home: {done:?}");
+    // The same line without a sandbox reads the secret, so the probe can see what it looks for.
+    let open = world.run(&["run", "--profile", "none", "--", "sh", "-c", &line]);
+    assert!(open.stdout.contains("host secret"), "{open:?}");
+}
+
+#[test]
+fn the_environment_of_the_caller_stays_outside() {
+    let world = World::new();
+    let mut command =
+        world.pond(&["run", "--env", "MINE=1", "--", "sh", "-c", "env; cat /proc/1/environ 2>&1"]);
+    let output = command.env("PLANTED_SECRET", "value-of-the-secret").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("MINE=1") && !text.contains("value-of-the-secret"), "{text}");
+    let open = world
+        .pond(&["run", "--profile", "none", "--", "env"])
+        .env("PLANTED_SECRET", "value-of-the-secret")
+        .output();
+    assert!(String::from_utf8_lossy(&open.unwrap().stdout).contains("value-of-the-secret"));
+}
+
+#[test]
+fn there_is_no_way_out() {
+    let world = World::new();
+    let probe = "import socket,sys\ns=socket.socket(); s.settimeout(2)\ntry:\n s.connect(('192.0.2.1', 443)); print('connected')\nexcept OSError as e: print(e.errno)";
+    let done = world.run(&["run", "--", "python3", "-c", probe]);
+    assert_eq!(done.stdout, "101\n", "network unreachable: {done:?}");
+    let names = world.shell("ls /sys 2>&1; cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '");
+    assert!(names.stdout.ends_with("lo\n") && names.stdout.lines().count() <= 2, "{names:?}");
+}
+
+#[test]
+fn the_identity_inside_is_not_root_and_has_no_power() {
+    let world = World::new();
+    let done = world.shell(
+        "id -u; grep -E '^(CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\t'",
+    );
+    let expected = "1000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\nNoNewPrivs:1\nSeccomp:2\n";
+    assert_eq!(done.stdout, expected, "{done:?}");
+}
+
+#[test]
+fn only_three_descriptors_are_open_at_the_first_instruction() {
+    let world = World::new();
+    let done = world.run(&[
+        "run",
+        "--",
+        "python3",
+        "-c",
+        "import os; print(sorted(int(f) for f in os.listdir('/proc/self/fd'))[:4])",
+    ]);
+    // The fourth is the listing's own.
+    assert_eq!(done.stdout, "[0, 1, 2, 3]\n", "{done:?}");
+}
+
+#[test]
+fn a_read_only_checkout_cannot_be_written() {
+    let world = World::new();
+    world.write("kept.txt", "before\n");
+    let line = "cat kept.txt; echo x > kept.txt; echo y > new.txt; echo z > $HOME/ok && cat $HOME/ok";
+    let done = world.run(&["run", "--profile", "untrusted-code-read", "--", "sh", "-c", line]);
+    assert_eq!(done.stdout, "before\nz\n", "{done:?}");
+    assert_eq!(world.read("kept.txt"), "before\n");
+    assert!(!world.project().join("new.txt").exists());
+}
+
+#[test]
+fn the_sealed_profile_checks_the_command_before_anything_starts() {
+    let world = World::new();
+    for argv in [
+        &["sh", "-c", "echo hi"][..],
+        &["/usr/bin/python3", "-V"],
+        &["./python3"],
+        &["env", "A=1", "python3"],
+        &["rm", "-rf", "."],
+    ] {
+        let arguments = [&["run", "--profile", "untrusted-code-test", "--"], argv].concat();
+        let done = world.run(&arguments);
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{argv:?}: {done:?}");
+    }
+    assert!(
+        !world.state().join("runs").exists() || crate::support::names(&world.state().join("runs")).is_empty()
+    );
+    let done = world.run(&["run", "--profile", "untrusted-code-test", "--", "python3", "-c", "print(6*7)"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "42\n"), "{done:?}");
+}
+
+#[test]
+fn unconfined_is_said_out_loud_and_can_be_forbidden() {
+    let world = World::new();
+    let done = world.run(&["run", "--profile", "none", "--", "echo", "hi"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "hi\n"));
+    assert!(done.stderr.contains("unconfined_sandbox"), "{done:?}");
+    let output = world
+        .pond(&["run", "--profile", "none", "--", "touch", "ran"])
+        .env("POND_REQUIRE_SANDBOX", "true")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(!world.project().join("ran").exists());
+}

@@ -1,0 +1,76 @@
+//! Every limit ends the job, and the summary names it.
+
+use crate::support::World;
+
+#[test]
+fn exit_codes_are_the_commands_own() {
+    let world = World::new();
+    assert_eq!(world.shell("exit 7").code, 7);
+    assert_eq!(world.shell("kill -TERM $$").code, 128 + 15);
+    assert_eq!(world.run(&["run", "--", "no-such-command"]).code, 125);
+    world.write("bad.sh", "#!/no/such/interpreter\n");
+    assert_eq!(world.run(&["run", "--", "./bad.sh"]).code, 125);
+}
+
+#[test]
+fn time_ends_a_job() {
+    let world = World::new();
+    let summary =
+        world.summary(&["--timeout", "1s"], &["sh", "-c", "trap '' TERM INT HUP; sleep 1000 & sleep 1000"]);
+    assert_eq!((&summary["verdict"]["kind"], &summary["exit_code"]), (&"timed_out".into(), &124.into()));
+}
+
+#[test]
+fn memory_ends_a_job() {
+    let world = World::new();
+    let eat = "x=[]\nwhile True: x.append(bytearray(1<<20))";
+    let summary = world.summary(&["--memory", "64m"], &["python3", "-c", eat]);
+    assert_eq!(summary["verdict"], serde_json::json!({"kind": "killed", "limit": "memory"}), "{summary:#}");
+    // With room the same allocation is no crime.
+    let some = "x=[bytearray(1<<20) for _ in range(100)]; print('ok')";
+    let summary = world.summary(&["--memory", "512m"], &["python3", "-c", some]);
+    assert_eq!(summary["exit_code"], 0, "{summary:#}");
+}
+
+#[test]
+fn processes_are_bounded() {
+    let world = World::new();
+    let fork = "import os,time\nn=0\ntry:\n while n<200:\n  if os.fork()==0: time.sleep(60)\n  n+=1\nexcept OSError: pass\nprint(n)";
+    let few = world.run(&["run", "--pids", "32", "--", "python3", "-c", fork]);
+    assert!(few.stdout.trim().parse::<u32>().unwrap() < 32, "{few:?}");
+    let many = world.run(&["run", "--pids", "400", "--", "python3", "-c", fork]);
+    assert_eq!(many.stdout, "200\n", "{many:?}");
+}
+
+#[test]
+fn tmp_and_the_copy_are_bounded() {
+    let world = World::new();
+    let fill =
+        "head -c 8m /dev/zero > /tmp/a && echo fits; head -c 64m /dev/zero > /tmp/b 2>/dev/null || echo full";
+    let done = world.run(&["run", "--tmp", "16m", "--", "sh", "-c", fill]);
+    assert_eq!(done.stdout, "fits\nfull\n", "{done:?}");
+    let disk = world.run(&["run", "--profile", "untrusted-code-test", "--", "python3", "-c", "import os\nf=open('big','wb')\ntry:\n os.posix_fallocate(f.fileno(),0,3<<30); print('fits')\nexcept OSError as e: print(e.errno)"]);
+    assert!(disk.stdout == "28\n" || disk.stdout == "27\n", "no space, or too large for one file: {disk:?}");
+}
+
+#[test]
+fn standard_input_reaches_the_job() {
+    let world = World::new();
+    let mut child = world
+        .pond(&["run", "--", "tr", "a-z", "A-Z"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"hello\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "HELLO\n");
+}
+
+#[test]
+fn output_arrives_complete_and_in_order() {
+    let world = World::new();
+    let done = world.shell("seq 1 200000; echo end >&2");
+    assert_eq!(done.stdout.lines().count(), 200_000);
+    assert!(done.stderr.starts_with("end\n"));
+}

@@ -1,0 +1,9 @@
+//! Runs pond as a user does, on this kernel, and looks at what it did to the host.
+//!
+//! Every test of a control has its counterpart: the same attempt without the control succeeds, or the test proves nothing.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+
+mod confined;
+mod limits;
+mod residue;
+mod support;

@@ -1,0 +1,160 @@
+//! A throwaway project and state directory, and the pond under test.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A project directory and a state directory of their own; both vanish with the value.
+pub(crate) struct World {
+    directory: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("project")).unwrap();
+        Self { directory }
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.directory.path().join("project")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.project().join(name), content).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.project().join(name)).unwrap()
+    }
+
+    /// pond, started in the project.
+    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+    pub(crate) fn pond(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pond"));
+        command
+            .args(arguments)
+            .current_dir(self.project())
+            .env("POND_STATE_DIR", self.state())
+            .env_remove("POND_REQUIRE_SANDBOX")
+            .env_remove("POND_MIN_BACKEND")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(self.pond(arguments).output().unwrap())
+    }
+
+    /// `pond run` of a shell line in the default profile.
+    pub(crate) fn shell(&self, line: &str) -> Done {
+        self.run(&["run", "--", "sh", "-c", line])
+    }
+
+    /// The JSON summary of `pond run` with these flags before the command.
+    pub(crate) fn summary(&self, flags: &[&str], argv: &[&str]) -> Value {
+        let arguments = [&["run", "--json"], flags, &["--"], argv].concat();
+        let done = self.run(&arguments);
+        serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"))
+    }
+}
+
+/// What a finished command said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Everything of a job that could be left on a host.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Traces {
+    pub(crate) processes: BTreeSet<String>,
+    pub(crate) mounts: usize,
+    pub(crate) loops: BTreeSet<String>,
+    pub(crate) cgroups: BTreeSet<PathBuf>,
+    pub(crate) live: BTreeSet<String>,
+}
+
+impl Traces {
+    /// Looks at the whole host, and counts what belongs to this world: jobs it ran, and jobs named in `also`.
+    pub(crate) fn of(world: &World, also: &BTreeSet<String>) -> Self {
+        let marker = world.state().display().to_string();
+        let live = names(&world.state().join("live"));
+        let jobs: BTreeSet<String> =
+            names(&world.state().join("runs")).union(&live).chain(also).cloned().collect();
+        Self {
+            processes: launchers(&marker),
+            mounts: std::fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(),
+            loops: loops(&marker),
+            cgroups: cgroups(&jobs),
+            live,
+        }
+    }
+}
+
+/// Launchers, inits and jobs started from this world: they hold a descriptor below its state directory or run as its job.
+fn launchers(marker: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for pid in
+        names(Path::new("/proc")).into_iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let ours = String::from_utf8_lossy(&environ).contains(marker);
+        if ours && pid != std::process::id().to_string() {
+            found.insert(pid);
+        }
+    }
+    found
+}
+
+fn loops(marker: &str) -> BTreeSet<String> {
+    names(Path::new("/sys/block"))
+        .into_iter()
+        .filter(|name| name.starts_with("loop"))
+        .filter(|name| {
+            std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"))
+                .is_ok_and(|file| file.contains(marker))
+        })
+        .collect()
+}
+
+/// Control groups of these jobs in any hierarchy.
+fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = pending.pop() {
+        for name in names(&directory) {
+            let path = directory.join(&name);
+            if name.strip_prefix("pond-job-").is_some_and(|job| jobs.contains(job)) {
+                found.insert(path);
+            } else if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+                pending.push(path);
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn names(directory: &Path) -> BTreeSet<String> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return BTreeSet::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}

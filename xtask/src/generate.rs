@@ -1,0 +1,39 @@
+//! Generated files that are checked in, each with the command that prints it.
+//! A reader of the repository sees them without building; `--check` keeps them from drifting.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::run::Invocation;
+
+/// File, and the arguments with which `pond` prints it.
+const GENERATED: [(&str, &[&str]); 1] = [("docs/schema/run.schema.json", &["policy", "schema"])];
+
+/// Whether every file now holds what would be generated.
+pub(crate) fn run(root: &Path, check: bool) -> Result<bool> {
+    let mut current = true;
+    for (path, args) in GENERATED {
+        let mut print =
+            Invocation::new(root, &["cargo", "run", "--quiet", "--release", "--package", "pond", "--"]);
+        for arg in args {
+            print = print.arg(arg);
+        }
+        let wanted = print.capture()?;
+        let file = root.join(path);
+        if fs::read_to_string(&file).is_ok_and(|held| held == wanted) {
+            continue;
+        }
+        if check {
+            println!("{path}:1: gen: differs from `{print}`; run `cargo xtask gen` and commit the result");
+            current = false;
+        } else {
+            let folder = file.parent().context("a generated file lies in a folder")?;
+            fs::create_dir_all(folder)?;
+            fs::write(&file, wanted)?;
+            println!("{path}: written");
+        }
+    }
+    Ok(current)
+}

@@ -1,0 +1,191 @@
+//! `cargo xtask test`: from a Rust toolchain and a Debian base to every test passed, in one command.
+//! Nothing is skipped: what is missing is installed, and what cannot be installed is a failure.
+
+mod fuzz;
+mod oracles;
+mod packages;
+mod readme;
+mod suite;
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+
+use crate::run::Invocation;
+use crate::{generate, tidy};
+
+/// In the order in which they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    Packages,
+    Oracles,
+    Fmt,
+    Clippy,
+    Tidy,
+    Build,
+    Gen,
+    #[value(name = "unit+integration")]
+    UnitIntegration,
+    Doc,
+    Fuzz,
+    Readme,
+}
+
+impl Part {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn purpose(self) -> &'static str {
+        match self {
+            Part::Packages => "Debian packages that the tests call are installed",
+            Part::Fmt => "the code is formatted",
+            Part::Clippy => "no lint of the workspace is broken",
+            Part::Tidy => "no rule of the house is broken",
+            Part::Build => "the release builds",
+            Part::Gen => "generated files are what would be generated",
+            Part::Oracles => "programs that are not ours agree with our files",
+            Part::UnitIntegration => "every unit and integration test passes",
+            Part::Doc => "the documentation builds and its examples pass",
+            Part::Fuzz => "every fuzz target survives a short run",
+            Part::Readme => "the first command of the README works as written",
+        }
+    }
+
+    fn run(self, shop: &Shop) -> Result<()> {
+        match self {
+            Part::Packages => packages::install(shop),
+            Part::Fmt => {
+                shop.step(shop.command(&["cargo", "fmt", "--all", "--check", "--", "--color=never"]))
+            }
+            Part::Clippy => shop.step(shop.command(&[
+                "cargo",
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])),
+            Part::Tidy => {
+                ensure!(tidy::check(&shop.root)?, "repeat with `cargo xtask tidy`");
+                Ok(())
+            }
+            Part::Build => shop.step(shop.command(&["cargo", "build", "--workspace", "--release"])),
+            Part::Gen => {
+                ensure!(generate::run(&shop.root, true)?, "repeat with `cargo xtask gen --check`");
+                Ok(())
+            }
+            Part::Oracles => oracles::run(shop),
+            Part::UnitIntegration => suite::run(shop),
+            Part::Doc => doc(shop),
+            Part::Fuzz => fuzz::run(shop),
+            Part::Readme => readme::run(shop),
+        }
+    }
+}
+
+/// Where a part works and where its output is kept.
+struct Shop {
+    root: PathBuf,
+    /// Everything installed for tests, and every log; below the ignored `target`.
+    target: PathBuf,
+    log: PathBuf,
+}
+
+impl Shop {
+    fn open(root: &Path, part: Part) -> Result<Self> {
+        let target = root.join("target");
+        let logs = target.join("xtask");
+        fs::create_dir_all(&logs)?;
+        let log = logs.join(format!("{}.log", part.name()));
+        fs::write(&log, "")?;
+        Ok(Self { root: root.to_owned(), target, log })
+    }
+
+    fn command(&self, words: &[&str]) -> Invocation {
+        Invocation::new(&self.root, words)
+    }
+
+    fn step(&self, command: Invocation) -> Result<()> {
+        command.logged(&self.log)
+    }
+}
+
+struct Outcome {
+    part: Part,
+    took: Duration,
+    passed: bool,
+}
+
+pub(crate) fn list() -> bool {
+    for part in Part::value_variants() {
+        println!("{:<18}{}", part.name(), part.purpose());
+    }
+    true
+}
+
+/// Runs every part even after a failure, so that one run tells everything; whether all passed.
+pub(crate) fn run(root: &Path, only: &[Part]) -> Result<bool> {
+    let chosen: Vec<Part> = Part::value_variants()
+        .iter()
+        .copied()
+        .filter(|part| only.is_empty() || only.contains(part))
+        .collect();
+    let mut outcomes = Vec::new();
+    for (part, number) in chosen.iter().copied().zip(1..) {
+        println!("[{number}/{}] {}: {}", chosen.len(), part.name(), part.purpose());
+        let started = Instant::now();
+        let result = Shop::open(root, part).and_then(|shop| part.run(&shop));
+        if let Err(error) = &result {
+            println!("{error:#}\n    FAILED; repeat with `cargo xtask test --only {}`", part.name());
+        }
+        outcomes.push(Outcome { part, took: started.elapsed(), passed: result.is_ok() });
+    }
+    println!("\n{}", summary(&outcomes));
+    Ok(outcomes.iter().all(|outcome| outcome.passed))
+}
+
+fn summary(outcomes: &[Outcome]) -> String {
+    let row = |outcome: &Outcome| {
+        let verdict = if outcome.passed { "ok" } else { "FAILED" };
+        format!("{:<18}{verdict:<8}{:>8.1} s", outcome.part.name(), outcome.took.as_secs_f64())
+    };
+    let failed = outcomes.iter().filter(|outcome| !outcome.passed).count();
+    let closing = match failed {
+        0 => format!("all {} parts passed", outcomes.len()),
+        failed => format!("{failed} of {} parts failed", outcomes.len()),
+    };
+    outcomes.iter().map(row).chain([closing]).collect::<Vec<_>>().join("\n")
+}
+
+fn doc(shop: &Shop) -> Result<()> {
+    let build = shop.command(&["cargo", "doc", "--workspace", "--no-deps", "--document-private-items"]);
+    shop.step(build.env("RUSTDOCFLAGS", "-D warnings"))?;
+    shop.step(shop.command(&["cargo", "test", "--workspace", "--doc"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_counts_what_failed() {
+        let outcome = |part, passed| Outcome { part, took: Duration::from_millis(1500), passed };
+        let expected =
+            "fmt               ok           1.5 s\nclippy            FAILED       1.5 s\n1 of 2 parts failed";
+        assert_eq!(summary(&[outcome(Part::Fmt, true), outcome(Part::Clippy, false)]), expected);
+        assert!(summary(&[outcome(Part::Fmt, true)]).ends_with("all 1 parts passed"));
+    }
+
+    #[test]
+    fn a_part_is_chosen_by_the_name_that_list_shows() {
+        for part in Part::value_variants() {
+            assert_eq!(Part::from_str(&part.name(), false), Ok(*part));
+        }
+    }
+}
