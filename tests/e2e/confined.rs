@@ -140,3 +140,26 @@ fn unconfined_is_said_out_loud_and_can_be_forbidden() {
     assert_eq!(output.status.code(), Some(125));
     assert!(!world.project().join("ran").exists());
 }
+
+#[test]
+fn credentials_in_the_git_configuration_stay_outside() {
+    let world = World::new();
+    std::fs::create_dir(world.project().join(".git")).unwrap();
+    let config = "[remote \"origin\"]\n\turl = https://me:token-in-url@git.acme.com/x.git\n\tfetch = all\n";
+    world.write(".git/config", config);
+    for profile in ["untrusted-code-write", "untrusted-code-read"] {
+        let done = world.run(&["run", "--profile", profile, "--", "cat", ".git/config"]);
+        assert_eq!(done.stdout, config.replace("me:token-in-url@", ""), "{profile}: {done:?}");
+    }
+    assert_eq!(world.read(".git/config"), config);
+    let summary = world.summary(&[], &["true"]);
+    assert_eq!(summary["result"]["changed"], 0, "{summary:#}");
+}
+
+#[test]
+fn a_rule_that_cannot_act_is_refused() {
+    let world = World::new();
+    let done = world.run(&["run", "--allow-host", "git.acme.com", "--", "touch", "ran"]);
+    assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
+    assert!(done.stderr.contains("--allow-host"), "{done:?}");
+}

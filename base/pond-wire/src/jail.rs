@@ -26,6 +26,8 @@ pub struct JailPlan {
     /// What stands in the root, parents before children. The root itself is a small read-only tmpfs.
     pub root: Vec<RootEntry>,
     pub checkout: CheckoutView,
+    /// Files the job sees in place of the checkout's own, such as a git configuration without its credentials.
+    pub replaced: Vec<ReplacedFile>,
     pub scratch: Scratch,
     pub tmp: TmpfsCap,
     pub shm: TmpfsCap,
@@ -106,6 +108,14 @@ pub enum CheckoutView {
     Copy(CheckoutPath),
     /// Nothing of the host: an empty writable directory on the scratch.
     Empty,
+}
+
+/// A file of the checkout, by its path relative to the root of it, and what the job gets to read instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplacedFile {
+    pub path: String,
+    pub content: String,
 }
 
 /// A directory named for the launcher that must open it in another mount namespace, and checked there to be the same one.

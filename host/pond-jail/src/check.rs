@@ -24,6 +24,7 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && scratch_bounded
         && checkout_named
         && plan.root.iter().all(entry_is_sound)
+        && plan.replaced.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
         && !plan.program.argv.is_empty()
         && plan.program.argv.iter().all(|argument| !argument.contains('\0'))
         && plan.program.env.iter().all(|(name, value)| env_is_sound(name, value))

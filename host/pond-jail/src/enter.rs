@@ -60,16 +60,10 @@ fn admit(order: &Order, child: &Child, to_child: &OwnedFd) -> Result<(), Failure
     pond_sys::socket::send(to_child, &[inside::ADMITTED], &[]).at(Step::WriteIdMaps)?;
     match Builder::of(order.plan.identity) {
         Builder::Inside => Ok(()),
-        builder @ Builder::Host { .. } => {
+        Builder::Host { .. } => {
             let owners = idmap::owner_namespace(order.plan.identity)?;
-            let Storage { workspace, home, upper } = storage::build(
-                builder,
-                &order.plan.checkout,
-                order.plan.scratch,
-                order.image.as_ref(),
-                order.checkout.as_fd(),
-                owners.as_ref(),
-            )?;
+            let Storage { workspace, home, upper } =
+                storage::build(&order.plan, order.image.as_ref(), order.checkout.as_fd(), owners.as_ref())?;
             let mounts = [workspace.as_fd(), home.as_fd(), upper.as_fd()];
             match pond_sys::socket::send(to_child, &[inside::STORAGE], &mounts) {
                 // The child failed at its own half and has said so already.

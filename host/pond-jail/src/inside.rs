@@ -112,16 +112,8 @@ fn loopback() -> Result<(), Failure> {
 }
 
 fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {
-    let builder = Builder::of(order.plan.identity);
-    match builder {
-        Builder::Inside => storage::build(
-            builder,
-            &order.plan.checkout,
-            order.plan.scratch,
-            order.image.as_ref(),
-            order.checkout.as_fd(),
-            None,
-        ),
+    match Builder::of(order.plan.identity) {
+        Builder::Inside => storage::build(&order.plan, order.image.as_ref(), order.checkout.as_fd(), None),
         Builder::Host { .. } => {
             let mounts = hear(parent, STORAGE, Step::MountWorkspace)?;
             let [workspace, home, upper] = <[OwnedFd; 3]>::try_from(mounts)

@@ -7,7 +7,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{CheckoutPath, CheckoutView, Identity, JOB_ID, Scratch, Step, TmpfsCap};
+use pond_wire::jail::{
+    CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Scratch, Step, TmpfsCap,
+};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -44,20 +46,31 @@ impl Builder {
 }
 
 pub(crate) fn build(
-    builder: Builder,
-    view: &CheckoutView,
-    scratch: Scratch,
+    plan: &JailPlan,
     image: Option<&OwnedFd>,
     checkout: BorrowedFd<'_>,
     owners: Option<&OwnedFd>,
 ) -> Result<Storage, Failure> {
-    let disk = mount_scratch(scratch, image)?;
+    let builder = Builder::of(plan.identity);
+    let disk = mount_scratch(plan.scratch, image)?;
     let upper = directory(&disk, "u", builder)?;
     let work = directory(&disk, "w", builder)?;
     directory(&disk, "h", builder)?;
-    let workspace = match view {
+    for file in &plan.replaced {
+        replace(&upper, file, builder)?;
+    }
+    let workspace = match &plan.checkout {
         CheckoutView::Empty => subtree(&disk, "u")?,
-        CheckoutView::ReadOnly(named) => checkout_tree(builder, named, checkout, owners)?,
+        CheckoutView::ReadOnly(named) if plan.replaced.is_empty() => {
+            checkout_tree(builder, named, checkout, owners)?
+        }
+        CheckoutView::ReadOnly(named) => {
+            let lower = checkout_tree(builder, named, checkout, owners)?;
+            let view = overlay(builder, &lower, &upper, &work)?;
+            let locked = Attributes { read_only: true, ..Attributes::default() };
+            set_attributes(&view, locked, false).at(Step::MountWorkspace)?;
+            view
+        }
         CheckoutView::Copy(named) => {
             let lower = checkout_tree(builder, named, checkout, owners)?;
             overlay(builder, &lower, &upper, &work)?
@@ -187,14 +200,41 @@ fn attach_loop(image: &OwnedFd) -> Result<LoopDevice, Failure> {
     Err(Failure { step, errno: Errno::BUSY })
 }
 
+/// Puts a file into the upper layer before the overlay exists, where it hides the checkout's own. The directories on the way
+/// are made by us in an empty layer, so nothing can stand in for them.
+fn replace(upper: &OwnedFd, file: &ReplacedFile, builder: Builder) -> Result<(), Failure> {
+    let step = Step::MountScratch;
+    let mut parent = upper.try_clone().at(step)?;
+    let mut parts = file.path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_some() {
+            parent = match directory(&parent, part, builder) {
+                Err(Failure { errno: Errno::EXIST, .. }) => open_directory(&parent, part).at(step)?,
+                other => other?,
+            };
+            continue;
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = rustix::fs::openat(&parent, part, flags, Mode::from_raw_mode(0o644)).at(step)?;
+        let written = rustix::io::write(&made, file.content.as_bytes()).at(step)?;
+        if written != file.content.len() {
+            return Err(Failure { step, errno: Errno::NOSPC });
+        }
+        give_to_job(&parent, part, builder)?;
+    }
+    Ok(())
+}
+
+fn give_to_job(parent: &OwnedFd, name: &str, builder: Builder) -> Result<(), Failure> {
+    let Builder::Host { base } = builder else { return Ok(()) };
+    let (uid, gid) = (Uid::from_raw(base + JOB_ID), Gid::from_raw(base + JOB_ID));
+    rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).at(Step::MountScratch)
+}
+
 fn directory(disk: &OwnedFd, name: &str, builder: Builder) -> Result<OwnedFd, Failure> {
     let step = Step::MountScratch;
     rustix::fs::mkdirat(disk, name, Mode::from_raw_mode(0o755)).at(step)?;
-    if let Builder::Host { base } = builder {
-        let id = base + JOB_ID;
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        rustix::fs::chownat(disk, name, Some(Uid::from_raw(id)), Some(Gid::from_raw(id)), flags).at(step)?;
-    }
+    give_to_job(disk, name, builder)?;
     open_directory(disk, name).at(step)
 }
 

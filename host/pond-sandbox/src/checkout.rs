@@ -1,11 +1,19 @@
 //! The directory a job works on, opened once: everything later refers to the descriptor, not the name.
 
-use std::io;
+mod git;
+
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use pond_wire::jail::CheckoutPath;
-use rustix::fs::{Mode, OFlags};
+use pond_wire::jail::{CheckoutPath, ReplacedFile};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// Where git keeps what may hold a credential. A configuration larger than this is none.
+const GIT_CONFIGURATIONS: [&str; 2] = [".git/config", ".git/config.worktree"];
+const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CheckoutFault {
@@ -17,6 +25,10 @@ pub enum CheckoutFault {
     Open { path: PathBuf, source: io::Error },
     #[error("the name of the checkout {0:?} is not UTF-8; rename the directory")]
     Name(PathBuf),
+    #[error(
+        "{0} cannot be read as text, so its credentials cannot be kept from the job; repair or remove it"
+    )]
+    Configuration(&'static str),
     #[error("{0} is the root directory; run pond in the directory of a project")]
     Root(PathBuf),
 }
@@ -57,6 +69,37 @@ impl Checkout {
             owner_uid: stat.st_uid,
             owner_gid: stat.st_gid,
         })
+    }
+}
+
+impl Checkout {
+    /// What the job gets to see in place of git's own files, so that tokens in them stay outside.
+    pub fn without_credentials(&self) -> Result<Vec<ReplacedFile>, CheckoutFault> {
+        let mut replaced = Vec::new();
+        for path in GIT_CONFIGURATIONS {
+            if let Some(content) = self.configuration(path)?.as_deref().and_then(git::scrub) {
+                replaced.push(ReplacedFile { path: path.to_owned(), content });
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// The file's text if there is one. A link or a special file in its place leads nowhere from inside the sandbox.
+    fn configuration(&self, path: &'static str) -> Result<Option<String>, CheckoutFault> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let file = match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), within) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Ok(None),
+            Err(errno) => return Err(CheckoutFault::Open { path: path.into(), source: errno.into() }),
+        };
+        let mut text = String::new();
+        let unreadable = |_| CheckoutFault::Configuration(path);
+        file.take(MAX_CONFIGURATION_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > MAX_CONFIGURATION_BYTES {
+            return Err(CheckoutFault::Configuration(path));
+        }
+        Ok(Some(text))
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct RunArgs {
     backend: Option<String>,
     /// A host the job may reach over TLS besides the defaults.
     #[arg(long = "allow-host", value_name = "HOST")]
-    allow_hosts: Vec<String>,
+    pub(crate) allow_hosts: Vec<String>,
     /// Memory limit, such as 512m or 4g.
     #[arg(long)]
     memory: Option<String>,

@@ -11,6 +11,7 @@ mod verdict;
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,6 +60,9 @@ fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
         return unconfined::run(args, policy);
     }
     enforceable(policy)?;
+    if !args.allow_hosts.is_empty() {
+        bail!("the native backend's network is closed in this version; --allow-host would have no effect");
+    }
     let executable = std::env::current_exe().context("finding pond's own executable")?;
     let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
     let state = StateDir::open(&directory)?;
@@ -95,7 +99,7 @@ fn enforceable(policy: &SandboxPolicy) -> anyhow::Result<()> {
         Some(_) => {}
     }
     if policy.image().is_some() {
-        bail!("the native backend runs on the host's own toolchain; --image is not offered by it");
+        bail!("the native backend runs on the host's own toolchain; it takes no image");
     }
     match policy.posture().network {
         Network::Internet => {
@@ -132,7 +136,10 @@ fn launch(
     let directory = native.state().runs().join(name.as_str());
     let job = Job { name: name.clone(), policy, checkout: &checkout, argv: &args.argv, env, exhibits: &[] };
     let running = native.launch(&job)?;
-    std::fs::create_dir(&directory).with_context(|| format!("making {}", directory.display()))?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&directory)
+        .with_context(|| format!("making {}", directory.display()))?;
     let mut sinks = Sinks::open(&directory, !args.json)?;
     let interrupt = pond_sys::signal::interrupts()?;
     let stdin = std::io::stdin();

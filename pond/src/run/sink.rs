@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use pond_worker::neutral::Neutraliser;
@@ -34,13 +35,14 @@ impl Sinks {
             (true, true) => Shown::Neutralised(stream, Box::new(Neutraliser::new())),
             (true, false) => Shown::Raw(stream),
         };
+        let log = |name| File::options().write(true).create_new(true).mode(0o600).open(run.join(name));
         Ok(Self {
             stdout: Sink {
-                log: File::create_new(run.join("stdout.log"))?,
+                log: log("stdout.log")?,
                 shown: shown(Box::new(io::stdout()), io::stdout().is_terminal()),
             },
             stderr: Sink {
-                log: File::create_new(run.join("stderr.log"))?,
+                log: log("stderr.log")?,
                 shown: shown(Box::new(io::stderr()), io::stderr().is_terminal()),
             },
         })

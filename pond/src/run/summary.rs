@@ -43,7 +43,7 @@ fn millis<S: serde::Serializer>(elapsed: &Duration, serializer: S) -> Result<S::
 }
 
 impl Summary {
-    /// A few lines for a person; every line begins with `pond:` so it cannot be mistaken for the job's own words.
+    /// A few lines for a person, each beginning with `pond:`. They come after everything the job said.
     pub(crate) fn lines(&self) -> String {
         let mut first = vec![self.verdict.sentence(), seconds(self.elapsed)];
         first.extend(self.peak_memory_bytes.map(|bytes| format!("{} peak", size(bytes))));

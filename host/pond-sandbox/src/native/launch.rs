@@ -14,7 +14,7 @@ use super::plan::{Exhibit, Facts, PlanFault, plan};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
 use super::toolchain::{self, Place};
-use crate::checkout::Checkout;
+use crate::checkout::{Checkout, CheckoutFault};
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
 
@@ -30,6 +30,8 @@ pub enum NativeFault {
 pub enum LaunchFault {
     #[error("the policy does not confine the job")]
     Unconfined,
+    #[error(transparent)]
+    Checkout(#[from] CheckoutFault),
     #[error(transparent)]
     Plan(#[from] PlanFault),
     #[error(transparent)]
@@ -90,6 +92,7 @@ impl Native {
             places: &self.places,
             identity,
             checkout: &job.checkout.named,
+            replaced: &job.checkout.without_credentials()?,
             filesystem: job.policy.posture().filesystem,
             limits,
             argv: job.argv,

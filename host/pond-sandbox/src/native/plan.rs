@@ -3,8 +3,8 @@
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
 use pond_wire::jail::{
-    BindKind, CheckoutPath, CheckoutView, HOME, Identity, JailPlan, Program, Rlimits, RootEntry, Scratch,
-    Start, TmpfsCap, WORKSPACE,
+    BindKind, CheckoutPath, CheckoutView, HOME, Identity, JailPlan, Program, ReplacedFile, Rlimits,
+    RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
 };
 
 use super::toolchain::{self, Place};
@@ -38,6 +38,7 @@ pub(super) struct Facts<'a> {
     pub(super) places: &'a [Place],
     pub(super) identity: Identity,
     pub(super) checkout: &'a CheckoutPath,
+    pub(super) replaced: &'a [ReplacedFile],
     pub(super) filesystem: Filesystem,
     pub(super) limits: Limits,
     pub(super) argv: &'a [String],
@@ -61,6 +62,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
             .chain(facts.exhibits.iter().map(exhibited))
             .collect(),
         checkout,
+        replaced: facts.replaced.to_vec(),
         scratch: scratch(facts.identity, limits),
         tmp: tmpfs(limits.tmpfs.bytes()),
         shm: tmpfs(SHM_BYTES),

@@ -1,0 +1,117 @@
+//! Kernel interfaces whose code is large, privileged by design, and none of a job's business.
+
+use std::io;
+
+use super::{closing, reached};
+
+/// Makes a small BPF array.
+pub fn bpf_map() -> io::Result<()> {
+    const BPF_MAP_CREATE: libc::c_int = 0;
+    // map_type = array, key_size, value_size, max_entries; the rest of the union is zero.
+    let mut attributes = [0u32; 32];
+    for (slot, value) in attributes.iter_mut().zip([2, 4, 4, 1]) {
+        *slot = value;
+    }
+    // SAFETY: the kernel reads as many bytes as it is told the array has.
+    let ret = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes))
+    };
+    closing(crate::check(ret))
+}
+
+/// Opens a software clock event on this process.
+pub fn perf_event() -> io::Result<()> {
+    const BYTES: u32 = 64;
+    // type = software, size, config = cpu clock, then zeros: struct perf_event_attr of its first version.
+    let mut attributes = [0u32; 16];
+    for (slot, value) in attributes.iter_mut().zip([1, BYTES]) {
+        *slot = value;
+    }
+    // SAFETY: the attribute's size field says how much the kernel reads, which is what the array has.
+    let ret = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
+    closing(crate::check(ret))
+}
+
+pub fn userfault() -> io::Result<()> {
+    // SAFETY: the call takes only flags.
+    closing(crate::check(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) }))
+}
+
+pub fn io_uring() -> io::Result<()> {
+    let mut parameters = [0u32; 30];
+    // SAFETY: `struct io_uring_params` has 120 bytes, which the kernel reads and writes; the array has as many.
+    let ret = unsafe { libc::syscall(libc::SYS_io_uring_setup, 2u32, parameters.as_mut_ptr()) };
+    closing(crate::check(ret))
+}
+
+const KEY_SPEC_PROCESS_KEYRING: libc::c_int = -2;
+const KEY_SPEC_SESSION_KEYRING: libc::c_int = -3;
+
+/// Adds a key to this process's own keyring, which ends with it.
+pub fn key_add() -> io::Result<()> {
+    let payload = b"x";
+    // SAFETY: type and description are NUL-terminated, and the payload has the length that is passed.
+    let ret = unsafe {
+        libc::syscall(
+            libc::SYS_add_key,
+            c"user".as_ptr(),
+            c"pond-attack".as_ptr(),
+            payload.as_ptr(),
+            payload.len(),
+            KEY_SPEC_PROCESS_KEYRING,
+        )
+    };
+    crate::check(ret).map(|_| ())
+}
+
+/// Asks for the session keyring's number.
+pub fn key_session() -> io::Result<()> {
+    const KEYCTL_GET_KEYRING_ID: libc::c_int = 0;
+    // SAFETY: this command takes two numbers.
+    let ret = unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) };
+    reached(crate::check(ret), &[libc::ENOKEY])
+}
+
+/// Looks for a key that does not exist; to be told so is an answer.
+pub fn key_request() -> io::Result<()> {
+    let nothing = std::ptr::null::<libc::c_char>();
+    // SAFETY: type and description are NUL-terminated; no information is passed to a helper program.
+    let ret = unsafe {
+        libc::syscall(libc::SYS_request_key, c"user".as_ptr(), c"pond-attack-none".as_ptr(), nothing, 0)
+    };
+    reached(crate::check(ret), &[libc::ENOKEY])
+}
+
+/// Reads the last bytes of the kernel's log.
+pub fn kernel_log() -> io::Result<()> {
+    const READ_ALL: libc::c_int = 3;
+    let mut text = [0u8; 64];
+    // SAFETY: the kernel writes at most as many bytes as it is told the buffer has.
+    let ret = unsafe { libc::syscall(libc::SYS_syslog, READ_ALL, text.as_mut_ptr(), 64) };
+    crate::check(ret).map(|_| ())
+}
+
+/// Asks for the privilege to use every I/O port.
+#[cfg(target_arch = "x86_64")]
+pub fn port_privilege() -> io::Result<()> {
+    // SAFETY: the call changes a privilege level of this process and no memory.
+    crate::check(unsafe { libc::syscall(libc::SYS_iopl, 3) }).map(|_| ())
+}
+
+/// Asks for one I/O port that does nothing.
+#[cfg(target_arch = "x86_64")]
+pub fn port_permissions() -> io::Result<()> {
+    const DELAY_PORT: libc::c_ulong = 0x80;
+    // SAFETY: the call changes the port map of this process and no memory.
+    crate::check(unsafe { libc::syscall(libc::SYS_ioperm, DELAY_PORT, 1, 1) }).map(|_| ())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn port_privilege() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn port_permissions() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}

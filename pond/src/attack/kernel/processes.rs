@@ -1,0 +1,228 @@
+//! K09–K12, K28–K34, K36, K43: other processes, priorities, privileges by execution, and what init holds.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use pond_sys::attempt::{self, Kind};
+use rustix::fs::{Gid, OFlags, Uid};
+use rustix::io::Errno;
+use rustix::process::{ForeignRawFd, Pid, PidfdFlags, PidfdGetfdFlags, Signal};
+use rustix::thread::CapabilitySet;
+
+use super::interfaces::open;
+use crate::attack::case::{Case, Evidence, Room, Probe, Stage, absent, denied};
+use crate::attack::helper;
+use crate::attack::probe::NAME;
+use crate::attack::scene::{Scene, found};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "K09",
+        what: "trace a process",
+        probes: &[
+            denied("traceme", |_| attempt::trace_me()),
+            denied("seize", |_| attempt::trace(parent()?)).needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
+        ],
+    },
+    Case {
+        id: "K10",
+        what: "read or write the memory of another process",
+        probes: &[
+            denied("process_vm_readv", |_| attempt::read_memory_of(parent()?)).needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
+            denied("process_vm_writev", |_| attempt::write_memory_of(parent()?)).needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
+        ],
+    },
+    Case {
+        id: "K11",
+        what: "signal a process of the host",
+        probes: &[absent("kill", |scene| {
+            Ok(rustix::process::test_kill_process(host_process(scene)?)?)
+        }), absent("pidfd", |scene| {
+            Ok(drop(rustix::process::pidfd_open(host_process(scene)?, PidfdFlags::empty())?))
+        })],
+    },
+    Case {
+        id: "K12",
+        what: "take a descriptor from another process, or compare its kernel objects",
+        probes: &[
+            denied("pidfd_getfd", |_| take_descriptor()).needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
+            denied("kcmp", |_| attempt::compare_files(parent()?, rustix::process::getpid())),
+        ],
+    },
+    Case {
+        id: "K28",
+        what: "switch address randomisation off",
+        probes: &[denied("personality", |_| attempt::disable_randomisation())],
+    },
+    Case {
+        id: "K29",
+        what: "get ahead of others: priority, real time, the out-of-memory score",
+        probes: &[
+            denied("nice", |_| Ok(rustix::process::setpriority_process(None, -5)?)).needs("CAP_SYS_NICE", CapabilitySet::SYS_NICE),
+            denied("real time", |_| attempt::run_in_real_time())
+                .needs("CAP_SYS_NICE", CapabilitySet::SYS_NICE)
+                .excused(&[(Errno::PERM, "pond's own control group has no real-time share")]),
+            denied("oom score", |_| File::options().write(true).open("/proc/self/oom_score_adj")?.write_all(b"-500"))
+                .needs("CAP_SYS_RESOURCE", CapabilitySet::SYS_RESOURCE),
+        ],
+    },
+    Case {
+        id: "K30",
+        what: "gain an identity from a set-user-id program",
+        probes: &[
+            denied("in the repository", |scene| changed_user(scene)).excused(NOT_PLANTED),
+            denied("mounts that honour it", |_| mount_without_nosuid()),
+        ],
+    },
+    Case {
+        id: "K31",
+        what: "gain capabilities from a file",
+        probes: &[denied("in the repository", gained_capabilities).excused(NOT_PLANTED)],
+    },
+    Case {
+        id: "K33",
+        what: "look into init, or find a secret of the host in any process",
+        probes: &[
+            denied("environ", |_| read_of_init("environ")),
+            denied("maps", |_| read_of_init("maps")),
+            denied("mem", |_| open("/proc/1/mem", OFlags::RDONLY)),
+            denied("fd", |_| std::fs::read_dir("/proc/1/fd").map(drop)),
+            denied("root", |_| open("/proc/1/root/.", OFlags::PATH)),
+            denied("cwd", |_| open("/proc/1/cwd/.", OFlags::PATH)),
+            absent("secret in memory of names", marker_in_any_process),
+        ],
+    },
+    Case {
+        id: "K34",
+        what: "start with something that was not meant for it",
+        probes: &[
+            absent("descriptors", |scene| found(!scene.inherited.is_empty())),
+            absent("working directory", |scene| found(!std::env::current_dir()?.starts_with(&scene.workspace) || !scene.is_inside())),
+            absent("privileges", |_| found(!is_stripped(&own_status()?))),
+            absent("groups", |_| found(!rustix::process::getgroups()?.is_empty())).excused(&[(Errno::NODATA, "pond itself has no further groups")]),
+        ],
+    },
+    Case {
+        id: "K36",
+        what: "become or own as root",
+        probes: &[
+            denied("setuid", |_| Ok(rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?)),
+            denied("chown", chown_to_root),
+            denied("uid_map", map_root),
+        ],
+    },
+    Case {
+        id: "K43",
+        what: "stop everything, so that nothing can be ended",
+        probes: &[Probe {
+            room: Room::Own(Stage { wall: Duration::from_secs(1), evidence: Evidence::TimedOut, ..Stage::PLAIN }),
+            ..denied("SIGSTOP", stop_everything)
+        }],
+    },
+];
+
+const NOT_PLANTED: &[(Errno, &str)] = &[
+    (Errno::NOENT, "only root can plant such a file"),
+    (Errno::PERM, "the temporary directory of this host ignores such bits"),
+];
+
+/// The probe, which forked this attempt.
+fn parent() -> io::Result<Pid> {
+    rustix::process::getppid().ok_or_else(|| Errno::SRCH.into())
+}
+
+/// The number of a host process, unless a process of our own happens to have the same one here.
+fn host_process(scene: &Scene) -> io::Result<Pid> {
+    let name = std::fs::read(format!("/proc/{}/cmdline", scene.host.pid)).unwrap_or_default();
+    let ours = scene.is_inside() && String::from_utf8_lossy(&name).contains(NAME);
+    Pid::from_raw(scene.host.pid).filter(|_| !ours).ok_or_else(|| Errno::SRCH.into())
+}
+
+fn take_descriptor() -> io::Result<()> {
+    let process = rustix::process::pidfd_open(parent()?, PidfdFlags::empty())?;
+    let number: ForeignRawFd = 0;
+    Ok(drop(rustix::process::pidfd_getfd(process, number, PidfdGetfdFlags::empty())?))
+}
+
+fn own_status() -> io::Result<String> {
+    std::fs::read_to_string("/proc/self/status")
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// No capability in any set, none to be had by executing, and a filter that holds.
+fn is_stripped(status: &str) -> bool {
+    let empty = |name: &str| field(status, name).is_some_and(|set| set.bytes().all(|digit| digit == b'0'));
+    ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].into_iter().all(empty)
+        && field(status, "NoNewPrivs") == Some("1")
+        && field(status, "Seccomp") == Some("2")
+}
+
+fn changed_user(scene: &Scene) -> io::Result<()> {
+    let status = helper::output(&scene.planted.join("setuid-cat"), "/proc/self/status", None)?;
+    let effective = field(&status, "Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
+    let effective: u32 = effective.ok_or(Errno::IO)?;
+    if effective == rustix::process::geteuid().as_raw() { Err(Errno::PERM.into()) } else { Ok(()) }
+}
+
+fn gained_capabilities(scene: &Scene) -> io::Result<()> {
+    // Root has them all anyway, so the control is made as nobody.
+    let nobody = (!scene.is_inside() && rustix::process::geteuid().is_root()).then_some(65_534);
+    let status = helper::output(&scene.planted.join("capable-cat"), "/proc/self/status", nobody)?;
+    let effective = field(&status, "CapEff").ok_or(Errno::IO)?;
+    if effective.bytes().all(|digit| digit == b'0') { Err(Errno::PERM.into()) } else { Ok(()) }
+}
+
+fn mount_without_nosuid() -> io::Result<()> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let honours = mounts.lines().any(|line| line.split(' ').nth(5).is_some_and(|options| !options.split(',').any(|one| one == "nosuid")));
+    if honours { Ok(()) } else { Err(Errno::PERM.into()) }
+}
+
+fn read_of_init(name: &str) -> io::Result<()> {
+    let mut byte = [0; 1];
+    File::open(format!("/proc/1/{name}"))?.read(&mut byte).map(drop)
+}
+
+fn marker_in_any_process(scene: &Scene) -> io::Result<()> {
+    let marker = scene.marker();
+    let holds = |path: std::path::PathBuf| {
+        std::fs::read(path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&marker))
+    };
+    let processes = std::fs::read_dir("/proc")?.filter_map(Result::ok).map(|entry| entry.path());
+    found(processes.flat_map(|process| ["environ", "cmdline"].map(|name| process.join(name))).any(holds))
+}
+
+fn chown_to_root(scene: &Scene) -> io::Result<()> {
+    let path = scene.temporary.join("to-root");
+    File::create(&path)?;
+    if !scene.is_inside() && std::fs::metadata(&path)?.uid() == 0 {
+        // Root owns what it makes; giving it away and taking it back is the same right.
+        rustix::fs::chown(&path, Some(Uid::from_raw(65_534)), None)?;
+    }
+    let result = rustix::fs::chown(&path, Some(Uid::ROOT), Some(Gid::ROOT));
+    std::fs::remove_file(&path)?;
+    Ok(result?)
+}
+
+fn map_root(scene: &Scene) -> io::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    if !scene.is_inside() {
+        attempt::unshare(&[Kind::User])?;
+    }
+    File::options().write(true).open("/proc/self/uid_map")?.write_all(format!("0 {own} 1\n").as_bytes())
+}
+
+/// Inside, the probe and with it all there is; outside, this attempt alone.
+fn stop_everything(scene: &Scene) -> io::Result<()> {
+    if scene.is_inside() {
+        rustix::process::kill_process(parent()?, Signal::STOP)?;
+    }
+    rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+    std::thread::sleep(Stage::PATIENCE);
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Runs probes: confined through the real backend, and unconfined as their control.
+//!
+//! Zone: host. What a probe prints is only believed as far as it goes: a breach is believed, a refusal is compared with the
+//! control, and everything else comes from the backend's own reports and counters.
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use pond_policy::node::Node;
+use pond_policy::sandbox::SandboxPolicy;
+use pond_policy::settings::Settings;
+use pond_sandbox::checkout::Checkout;
+use pond_sandbox::native::{Exhibit, Job, Native};
+use pond_sandbox::record::JobName;
+use pond_worker::collect::{Caps, Collected, OverlayXattrs, Sources, collect};
+use pond_worker::supervise::{Bounds, Ended, Stream, Wiring, supervise};
+
+use super::canary::{self, Disk};
+use super::case::{Evidence, Stage};
+use super::probe::{Line, NAME};
+use super::props::{PROBE, Props, random_word};
+use super::scene::Place;
+
+/// The native backend, set up to attack itself.
+pub(crate) struct Range<'a> {
+    pub(crate) native: &'a Native,
+    pub(crate) props: &'a Props,
+    pub(crate) executable: &'a Path,
+    pub(crate) profile: &'a str,
+    pub(crate) settings: &'a Settings,
+}
+
+/// What one confined run showed.
+pub(crate) struct Seen {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) ended: Ended,
+    pub(crate) collected: Option<Collected>,
+    pub(crate) memory_limit: u64,
+    pub(crate) residue: Vec<String>,
+}
+
+impl Range<'_> {
+    /// The probes of one sandbox.
+    pub(crate) fn confined(&self, stage: &Stage, selectors: &[String]) -> anyhow::Result<Seen> {
+        let policy = policy(stage.profile.unwrap_or(self.profile), stage.limits, self.settings)?;
+        let checkout = Checkout::open(&self.props.checkout())?;
+        let name = JobName::try_from(format!("attack-{}", random_word()?)).map_err(anyhow::Error::msg)?;
+        let argv = self.argv(stage, selectors)?;
+        let source = self.executable.to_str().context("pond's own path is not UTF-8")?.to_owned();
+        let exhibits = [Exhibit { source, path: PROBE.to_owned() }];
+        let job = Job { name: name.clone(), policy: &policy, checkout: &checkout, argv: &argv, env: &[], exhibits: &exhibits };
+        let running = self.native.launch(&job)?;
+        let mut output = Vec::new();
+        let bounds = Bounds { wall: stage.wall, output_bytes: stage.output_bytes };
+        let wiring = Wiring { input: None, interrupt: None };
+        let mut ended = supervise(running, wiring, bounds, |stream, bytes| {
+            if stream == Stream::Stdout {
+                output.extend_from_slice(bytes);
+            }
+            Ok(())
+        })?;
+        let upper = ended.over.upper.take();
+        let disk = upper.as_ref().and_then(Disk::of);
+        let collected = match (stage.evidence, upper) {
+            (Evidence::Result(_), Some(upper)) => Some(self.collect(upper, &checkout, name.as_str())?),
+            (_, upper) => {
+                drop(upper);
+                None
+            }
+        };
+        Ok(Seen {
+            lines: lines(&output),
+            collected,
+            memory_limit: policy.limits().map_or(u64::MAX, |limits| limits.memory.bytes()),
+            residue: canary::residue(name.as_str(), disk.as_ref()),
+            ended,
+        })
+    }
+
+    fn argv(&self, stage: &Stage, selectors: &[String]) -> anyhow::Result<Vec<String>> {
+        if let Some(command) = stage.command {
+            return Ok(vec![command.to_owned()]);
+        }
+        let scene = serde_json::to_string(&self.props.scene(Place::Inside))?;
+        Ok([PROBE.to_owned(), scene].into_iter().chain(selectors.iter().cloned()).collect())
+    }
+
+    fn collect(&self, upper: std::os::fd::OwnedFd, checkout: &Checkout, name: &str) -> anyhow::Result<Collected> {
+        let run = std::fs::File::open(self.props.result(name)?)?;
+        let lower = checkout.as_fd().try_clone_to_owned()?;
+        let is_root = rustix::process::geteuid().is_root();
+        let xattrs = if is_root { OverlayXattrs::Trusted } else { OverlayXattrs::User };
+        Ok(collect(&Sources { upper, lower, xattrs }, &Caps::default(), run.as_fd())?)
+    }
+}
+
+/// The same probes without a sandbox.
+#[expect(clippy::disallowed_methods, reason = "a control is a process without a sandbox")]
+pub(crate) fn unconfined(
+    executable: &Path,
+    props: &Props,
+    selectors: &[String],
+    mut progress: impl FnMut(&Line),
+) -> anyhow::Result<Vec<Line>> {
+    let scene = serde_json::to_string(&props.scene(Place::Outside))?;
+    let mut child = Command::new(executable)
+        .arg0(NAME)
+        .arg(scene)
+        .args(selectors)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting the unconfined probe")?;
+    let stdout = child.stdout.take().context("the unconfined probe has no output")?;
+    let mut found = Vec::new();
+    for line in BufReader::new(stdout).split(b'\n') {
+        for line in lines(&line?) {
+            progress(&line);
+            found.push(line);
+        }
+    }
+    child.wait()?;
+    Ok(found)
+}
+
+/// The lines of an output that are a probe's; a probe also prints to fill a limit.
+fn lines(output: &[u8]) -> Vec<Line> {
+    output.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// The policy a stage would get for the same profile and overrides: attacks go through the one parser too.
+pub(crate) fn policy(
+    profile: &str,
+    limits: &[(&str, &str)],
+    settings: &Settings,
+) -> anyhow::Result<SandboxPolicy> {
+    let overrides: Vec<(String, Node)> =
+        limits.iter().map(|(name, value)| ((*name).to_owned(), Node::text(*value))).collect();
+    let mut fields = vec![("profile".to_owned(), Node::text(profile))];
+    if !overrides.is_empty() {
+        fields.push(("overrides".to_owned(), Node::Map(overrides)));
+    }
+    let resolved = pond_policy::sandbox::resolve(Some(&Node::Map(fields)), settings);
+    resolved.map_err(|refusals| {
+        let messages: Vec<String> = refusals.into_list().into_iter().map(|refusal| refusal.message).collect();
+        anyhow::anyhow!("{}", messages.join("; "))
+    })
+}
+
