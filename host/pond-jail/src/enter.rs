@@ -1,6 +1,6 @@
 //! One launch, from a request to a running sandbox: the parent's half.
 //!
-//! The parent keeps the host's privileges and does only what needs them: id maps, control groups, the disk. The child builds
+//! The parent keeps the host's privileges and does only what needs them: the id maps and the disk. The child builds
 //! its own root meanwhile, on another core, and takes the disk over as descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,10 +50,9 @@ fn attempt(
     }
 }
 
-/// Gives the child its identity, its limits and its disk. If any of it fails the closed socket ends the child, which has
+/// Gives the child its identity and its disk. If any of it fails the closed socket ends the child, which has
 /// run nothing of the job.
 fn admit(order: &Order, child: &Child, to_child: &OwnedFd) -> Result<(), Failure> {
-    enter_groups(order, child)?;
     if let Identity::Range { base, .. } = order.plan.identity {
         idmap::write_range(child, base)?;
     }
@@ -72,13 +71,4 @@ fn admit(order: &Order, child: &Child, to_child: &OwnedFd) -> Result<(), Failure
             }
         }
     }
-}
-
-/// Before the child is told to go on, it stands inside every limit.
-fn enter_groups(order: &Order, child: &Child) -> Result<(), Failure> {
-    let pid = child.pid.as_raw_nonzero().to_string();
-    for tasks in &order.cgroups.v1 {
-        rustix::io::write(tasks, pid.as_bytes()).at(Step::EnterCgroup)?;
-    }
-    Ok(())
 }

@@ -18,7 +18,7 @@ use crate::request::Order;
 use crate::storage::{Builder, Storage};
 use crate::{idmap, job, root, storage};
 
-/// The parent's word that identity and limits stand.
+/// The parent's word that the identity stands.
 pub(crate) const ADMITTED: u8 = 1;
 /// The parent's word that the disk is ready; its mounts travel along.
 pub(crate) const STORAGE: u8 = 2;
@@ -36,39 +36,49 @@ pub(crate) fn main(order: Order, parent: &OwnedFd, report: &OwnedFd) -> ! {
 // tidy: privileged sequence
 fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond_init::Started, Failure> {
     let plan = &order.plan;
+    // 1. Inside its limits before anything else; on cgroup v2 it was born there.
+    enter_groups(&order.cgroups.v1)?;
     // Filters are compiled while the parent writes the maps; after this point nothing needs to be computed.
     let filters = (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
-    // 1. Wait until the parent has put this process inside its limits and given it its ids.
+    // 2. Wait until the parent has given this process its ids.
     let _none = hear(parent, ADMITTED, Step::WriteIdMaps)?;
     take_identity(plan)?;
-    // 2. Only now is our group the right root for a cgroup namespace.
+    // 3. Only now is our group the right root for a cgroup namespace.
     pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
     rustix::process::setsid().at(Step::CgroupNamespace)?;
     rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
     loopback()?;
-    // 3. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
+    // 4. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
     let new_root = root::build(plan)?;
     let storage = receive_storage(order, parent)?;
     root::enter(&new_root, &storage)?;
     drop(new_root);
-    // 4. The asking side learns where to read results, and may hold the job back until its own half is ready.
+    // 5. The asking side learns where to read results, and may hold the job back until its own half is ready.
     pond_sys::socket::send(report, &Report::Prepared.encode(), &[storage.upper.as_fd()])
         .at(Step::Announce)?;
     drop(storage);
     if plan.start == Start::OnGo {
         await_go(report)?;
     }
-    // 5. Limits that children inherit, then the job itself.
+    // 6. Limits that children inherit, then the job itself.
     set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
         Fork::Child => job::run(order, &filters.0, report),
         Fork::Parent(child) => child,
     };
-    // 6. Init keeps no power it does not need: it waits, reaps and reports.
+    // 7. Init keeps no power it does not need: it waits, reaps and reports.
     job::drop_capabilities().at(Step::GuardInit)?;
     rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
     Ok(pond_init::Started { job: job.pid, child_events, filter: filters.1 })
+}
+
+/// A thread that moves itself needs no lock that waits for every processor of the host; one that is moved does.
+fn enter_groups(tasks: &[OwnedFd]) -> Result<(), Failure> {
+    for file in tasks {
+        rustix::io::write(file, b"0").at(Step::EnterCgroup)?;
+    }
+    Ok(())
 }
 
 fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {

@@ -67,9 +67,10 @@ fn serve() -> Result<(), Fault> {
 fn scrub() -> Result<OwnedFd, Fault> {
     let stdin = rustix::stdio::stdin();
     rustix::net::sockopt::socket_type(stdin).map_err(|errno| Fault::NoSocket(errno.into()))?;
+    // First of all, or an inherited descriptor could stand where the socket is about to go.
+    pond_sys::fd::close_from(3).map_err(Fault::Scrub)?;
     let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(|errno| Fault::Scrub(errno.into()))?;
     rustix::stdio::dup2_stdin(rustix::stdio::stderr()).map_err(|errno| Fault::Scrub(errno.into()))?;
-    pond_sys::fd::close_from(4).map_err(Fault::Scrub)?;
     // An ordinary user's launcher must stay dumpable until its child has written its own id maps: the files under /proc of
     // a process that is not belong to root. Its init is made undumpable in either case.
     if rustix::process::geteuid().is_root() {

@@ -208,10 +208,7 @@ fn replace(upper: &OwnedFd, file: &ReplacedFile, builder: Builder) -> Result<(),
     let mut parts = file.path.split('/').peekable();
     while let Some(part) = parts.next() {
         if parts.peek().is_some() {
-            parent = match directory(&parent, part, builder) {
-                Err(Failure { errno: Errno::EXIST, .. }) => open_directory(&parent, part).at(step)?,
-                other => other?,
-            };
+            parent = directory(&parent, part, builder)?;
             continue;
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -233,7 +230,11 @@ fn give_to_job(parent: &OwnedFd, name: &str, builder: Builder) -> Result<(), Fai
 
 fn directory(disk: &OwnedFd, name: &str, builder: Builder) -> Result<OwnedFd, Failure> {
     let step = Step::MountScratch;
-    rustix::fs::mkdirat(disk, name, Mode::from_raw_mode(0o755)).at(step)?;
+    match rustix::fs::mkdirat(disk, name, Mode::from_raw_mode(0o755)) {
+        // An image comes with its directories.
+        Err(Errno::EXIST) => {}
+        other => other.at(step)?,
+    }
     give_to_job(disk, name, builder)?;
     open_directory(disk, name).at(step)
 }

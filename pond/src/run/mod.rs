@@ -39,6 +39,9 @@ use crate::{output, settings};
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
 const OUTPUT_BYTES: u64 = 256 << 20;
 
+/// This very file, even when it was replaced or removed since it started.
+const OWN_EXECUTABLE: &str = "/proc/self/exe";
+
 /// Runs the command; what keeps it from running is one line, or one object, and exit code 125.
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
     match resolve(args) {
@@ -63,13 +66,11 @@ fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
     if !args.allow_hosts.is_empty() {
         bail!("the native backend's network is closed in this version; --allow-host would have no effect");
     }
-    let executable = std::env::current_exe().context("finding pond's own executable")?;
     let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
     let state = StateDir::open(&directory)?;
-    // The launcher starts first: it gets ready on one core while this process goes on with the other.
-    let native = Native::open(state, &executable)?;
+    let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
-    let summary = launch(&native, args, policy, &env)?;
+    let summary = launch(&mut native, args, policy, &env)?;
     report(args, &summary)?;
     Ok(summary.exit_code)
 }
@@ -126,7 +127,7 @@ fn is_variable(name: &str) -> bool {
 }
 
 fn launch(
-    native: &Native,
+    native: &mut Native,
     args: &RunArgs,
     policy: &SandboxPolicy,
     env: &[(String, String)],
@@ -136,6 +137,7 @@ fn launch(
     let directory = native.state().runs().join(name.as_str());
     let job = Job { name: name.clone(), policy, checkout: &checkout, argv: &args.argv, env, exhibits: &[] };
     let running = native.launch(&job)?;
+    native.retire();
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&directory)

@@ -82,6 +82,11 @@ impl Native {
         &self.state
     }
 
+    /// Launches nothing more; the launcher ends while the jobs it made run on.
+    pub fn retire(&mut self) {
+        self.launcher.retire();
+    }
+
     /// The record comes first: from then on a sweep can clean up after us at any step.
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;

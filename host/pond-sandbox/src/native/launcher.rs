@@ -1,21 +1,23 @@
 //! The asking side of the launcher: starts it once, sends plans, and reads its reports.
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
+use pond_sys::process::{Fork, Namespaces, Program, exit_now, fork_into, reap_any};
 use pond_wire::jail::{JailPlan, Report, ReportFault};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
 
 /// The name the launcher runs under; its `main` looks at nothing else to know what it is.
-const NAME: &str = "pond-jail";
+const NAME: &CStr = c"pond-jail";
 
 #[derive(Debug, thiserror::Error)]
 pub enum LauncherFault {
     #[error("starting the launcher from {path}")]
-    Start { path: String, source: io::Error },
+    Start { path: PathBuf, source: io::Error },
     #[error("connecting to the launcher")]
     Connect(#[source] io::Error),
     #[error("writing the plan")]
@@ -28,11 +30,11 @@ pub enum LauncherFault {
     Report(#[source] ReportFault),
 }
 
-/// A running launcher. It ends by itself when this value, and with it the socket, goes away.
+/// A running launcher. It ends by itself when the socket goes away; dropping this value waits until it has.
 #[derive(Debug)]
 pub struct Launcher {
     socket: Option<OwnedFd>,
-    process: Child,
+    process: OwnedFd,
 }
 
 /// What travels with a plan, in the order the launcher expects.
@@ -48,20 +50,27 @@ pub(super) struct Belongings<'a> {
 
 impl Launcher {
     /// Starts `executable` (pond itself) as a launcher: no environment, no descriptor but its socket and the error stream.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place where the host side starts a process"
-    )]
+    ///
+    /// Forks, so that the caller goes on while the launcher gets ready. The caller must have one thread and little memory,
+    /// which a command has, and a daemon has before it starts its runtime.
     pub fn start(executable: &Path) -> Result<Self, LauncherFault> {
         let (ours, theirs) = pond_sys::socket::pair().map_err(LauncherFault::Connect)?;
-        let process = Command::new(executable)
-            .arg0(NAME)
-            .env_clear()
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|source| LauncherFault::Start { path: executable.display().to_string(), source })?;
-        Ok(Self { socket: Some(ours), process })
+        let failed = |source| LauncherFault::Start { path: executable.to_owned(), source };
+        let path = CString::new(executable.as_os_str().as_bytes()).map_err(|fault| failed(fault.into()))?;
+        let program = Program::new(vec![NAME.to_owned()], Vec::new());
+        match fork_into(Namespaces::Inherit, None).map_err(failed)? {
+            Fork::Child => become_launcher(&theirs, &program, &path),
+            Fork::Parent(child) => {
+                // A job's init outlives a launcher that retired, and then needs a parent that reaps it.
+                set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
+                Ok(Self { socket: Some(ours), process: child.pidfd })
+            }
+        }
+    }
+
+    /// Sends nothing more: the launcher finishes what it was told and ends while the job runs.
+    pub fn retire(&mut self) {
+        self.socket = None;
     }
 
     pub(super) fn send(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
@@ -78,10 +87,24 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        self.socket = None;
+        self.retire();
         // It exits at once on the closed socket; waiting keeps it from staying behind as a zombie.
-        if let Err(_reaped_elsewhere) = self.process.wait() {}
+        if let Err(_reaped_elsewhere) = waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED) {}
+        while let Ok(Some(_orphan)) = reap_any() {}
     }
+}
+
+/// The forked child's whole life before it is the launcher.
+fn become_launcher(socket: &OwnedFd, program: &Program, path: &CString) -> ! {
+    let null = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let ready = null
+        .and_then(|null| rustix::stdio::dup2_stdout(&null))
+        .and_then(|()| rustix::stdio::dup2_stdin(socket));
+    if ready.is_ok() {
+        // Returns only on failure, which the other end of the socket sees as its end.
+        drop(program.exec(path));
+    }
+    exit_now(127)
 }
 
 /// The plan as a memory file nobody can change any more.

@@ -95,17 +95,26 @@ fn open_template(directory: &Path, quota: Quota) -> Result<File, ScratchFault> {
     }
 }
 
+/// The directories every scratch consists of; made with the filesystem they cost nothing at launch.
+const ROOMS: [&str; 3] = ["u", "w", "h"];
+
 /// Formats an image and keeps its non-empty blocks. Written under another name and renamed, so a template is whole or absent.
 fn make_template(directory: &Path, path: &Path, quota: Quota) -> Result<(), ScratchFault> {
     let stem = format!(".format-{}-{}", std::process::id(), quota.bytes);
     let (raw, partial) = (directory.join(&stem), directory.join(format!("{stem}.part")));
-    let result = format(&raw, quota).and_then(|()| {
+    let rooms = directory.join(format!("{stem}.rooms"));
+    let result = make_rooms(&rooms).and_then(|()| format(&raw, &rooms, quota)).and_then(|()| {
         pack(&raw, &partial)
             .and_then(|()| std::fs::rename(&partial, path))
             .map_err(|source| ScratchFault::Template { path: path.to_owned(), source })
     });
-    for leftover in [&raw, &partial] {
-        match std::fs::remove_file(leftover) {
+    for leftover in [&raw, &partial, &rooms] {
+        let removed = if leftover == &rooms {
+            std::fs::remove_dir_all(leftover)
+        } else {
+            std::fs::remove_file(leftover)
+        };
+        match removed {
             Err(fault) if fault.kind() != io::ErrorKind::NotFound => {
                 return Err(ScratchFault::Template { path: leftover.clone(), source: fault });
             }
@@ -115,19 +124,28 @@ fn make_template(directory: &Path, path: &Path, quota: Quota) -> Result<(), Scra
     result
 }
 
+fn make_rooms(rooms: &Path) -> Result<(), ScratchFault> {
+    for room in ROOMS {
+        std::fs::create_dir_all(rooms.join(room)).map_err(ScratchFault::Format)?;
+    }
+    Ok(())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "mkfs.ext4 is the one foreign program the native backend runs, once per quota"
 )]
-fn format(raw: &Path, quota: Quota) -> Result<(), ScratchFault> {
+fn format(raw: &Path, rooms: &Path, quota: Quota) -> Result<(), ScratchFault> {
     let formatter =
         FORMATTERS.iter().find(|path| Path::new(path).exists()).ok_or(ScratchFault::NoFormatter)?;
     File::create(raw).and_then(|file| file.set_len(quota.bytes)).map_err(ScratchFault::Format)?;
     let output = Command::new(formatter)
         .env_clear()
         .args(["-q", "-F", "-b", "4096", "-m", "0", "-N", &quota.inodes.to_string()])
-        .args(["-O", "^has_journal,^resize_inode,^metadata_csum,sparse_super2"])
+        .args(["-O", "^has_journal,^resize_inode,^metadata_csum,uninit_bg,sparse_super2"])
         .args(["-E", "nodiscard,lazy_itable_init=1"])
+        .arg("-d")
+        .arg(rooms)
         .arg(raw)
         .stdin(Stdio::null())
         .output()

@@ -10,15 +10,13 @@ use pond_wire::jail::{BindKind, HOME, JOB_ID, RootEntry};
 /// Directories of programs and libraries. On most hosts all but the first are links into it.
 const TOOLCHAIN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// What dynamic linking, TLS trust, alternatives, fonts and language runtimes read from /etc.
-const SETTINGS: [&str; 14] = [
+/// What dynamic linking, TLS trust, alternatives, fonts and name services read from /etc.
+const SETTINGS: [&str; 12] = [
     "/etc/alternatives",
-    "/etc/ca-certificates",
     "/etc/debian_version",
     "/etc/fonts",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
     "/etc/localtime",
     "/etc/mime.types",
     "/etc/os-release",
@@ -28,8 +26,11 @@ const SETTINGS: [&str; 14] = [
     "/etc/ssl/openssl.cnf",
 ];
 
-/// Settings directories of runtimes that carry a version in their name.
-const VERSIONED_SETTINGS: [&str; 3] = ["java-", "perl", "python3"];
+/// The start of the names of settings directories that Java keeps outside its own, version and all.
+const JAVA_SETTINGS: &str = "java-";
+
+/// A file of this size or less is copied: that costs less than a mount.
+const COPIED_BYTES: u64 = 16 << 10;
 
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
@@ -48,20 +49,22 @@ pub(super) struct Place {
 pub(super) enum PlaceKind {
     Directory,
     File,
+    /// A small file, by its content.
+    Text(String),
     Link(String),
 }
 
 /// The places of the list that exist here. One that cannot be looked at is left out: the job sees less, never more.
 pub(super) fn probe() -> Vec<Place> {
     let fixed = TOOLCHAIN.into_iter().chain(SETTINGS).map(str::to_owned);
-    fixed.chain(versioned_settings()).filter_map(|path| look(&path)).collect()
+    fixed.chain(java_settings()).filter_map(|path| look(&path)).collect()
 }
 
-fn versioned_settings() -> Vec<String> {
+fn java_settings() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/etc") else { return Vec::new() };
     let mut names: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| VERSIONED_SETTINGS.iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|name| name.starts_with(JAVA_SETTINGS))
         .map(|name| format!("/etc/{name}"))
         .collect();
     names.sort();
@@ -75,7 +78,8 @@ fn look(path: &str) -> Option<Place> {
     } else if metadata.is_dir() {
         PlaceKind::Directory
     } else if metadata.is_file() {
-        PlaceKind::File
+        let small = (metadata.len() <= COPIED_BYTES).then(|| std::fs::read_to_string(path).ok());
+        small.flatten().map_or(PlaceKind::File, PlaceKind::Text)
     } else {
         return None;
     };
@@ -91,6 +95,7 @@ pub(super) fn entries(places: &[Place], hostname: &str) -> Vec<RootEntry> {
         match &place.kind {
             PlaceKind::Directory => RootEntry::Bind { source: path.clone(), path, kind: BindKind::Directory },
             PlaceKind::File => RootEntry::Bind { source: path.clone(), path, kind: BindKind::File },
+            PlaceKind::Text(content) => RootEntry::File { path, content: content.clone() },
             PlaceKind::Link(target) => RootEntry::Symlink { path, target: target.clone() },
         }
     }));
