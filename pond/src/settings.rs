@@ -10,6 +10,11 @@ pub(crate) fn sandbox() -> Result<Settings, Refusals> {
     Settings::parse(text(REQUIRE_SANDBOX).as_deref(), text(MIN_BACKEND).as_deref())
 }
 
+/// The caller's home directory.
+pub(crate) fn home() -> Option<PathBuf> {
+    text("HOME").filter(|text| !text.is_empty()).map(PathBuf::from)
+}
+
 /// Where this machine keeps pond's state: as told, else the system's place for root and the user's own for others.
 pub(crate) fn state_dir() -> Option<PathBuf> {
     let named = |variable: &str| text(variable).filter(|text| !text.is_empty()).map(PathBuf::from);

@@ -163,3 +163,25 @@ fn a_rule_that_cannot_act_is_refused() {
     assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
     assert!(done.stderr.contains("--allow-host"), "{done:?}");
 }
+
+#[test]
+fn a_tool_of_the_home_directory_is_offered_by_name_and_nothing_else_of_it() {
+    let world = World::new();
+    let home = world.project().parent().unwrap().join("home");
+    for part in [".cargo/bin", ".rustup"] {
+        std::fs::create_dir_all(home.join(part)).unwrap();
+    }
+    std::fs::write(home.join(".cargo/credentials.toml"), "a token").unwrap();
+    std::fs::write(home.join(".cargo/bin/cargo"), "#!/bin/sh\necho the cargo of the home\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(home.join(".cargo/bin/cargo"), executable).unwrap();
+    let line = "cargo; cat $CARGO_HOME/credentials.toml; echo x > $CARGO_HOME/bin/cargo; ls $CARGO_HOME";
+    let run = |flags: &[&str]| {
+        let arguments = [&["run"], flags, &["--", "sh", "-c", line]].concat();
+        let output = world.pond(&arguments).env("HOME", &home).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(run(&["--tool", "cargo"]), "the cargo of the home\nbin\nrustup\n");
+    assert!(!run(&[]).contains("of the home"));
+    assert_eq!(std::fs::read_to_string(home.join(".cargo/bin/cargo")).unwrap().lines().count(), 2);
+}

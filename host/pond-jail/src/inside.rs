@@ -38,36 +38,37 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     let plan = &order.plan;
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
     enter_groups(&order.cgroups.v1)?;
-    // Filters are compiled while the parent writes the maps; after this point nothing needs to be computed.
+    // 2. Everything of the host that will be visible is opened, and filters are compiled, while the parent writes the maps.
+    let sources = root::open_sources(plan)?;
     let filters = (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
-    // 2. Wait until the parent has given this process its ids.
+    // 3. Wait until the parent has given this process its ids.
     let _none = hear(parent, ADMITTED, Step::WriteIdMaps)?;
     take_identity(plan)?;
-    // 3. Only now is our group the right root for a cgroup namespace.
+    // 4. Only now is our group the right root for a cgroup namespace.
     pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
     rustix::process::setsid().at(Step::CgroupNamespace)?;
     rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
     loopback()?;
-    // 4. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
-    let new_root = root::build(plan)?;
+    // 5. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
+    let new_root = root::build(plan, sources)?;
     let storage = receive_storage(order, parent)?;
     root::enter(&new_root, &storage)?;
     drop(new_root);
-    // 5. The asking side learns where to read results, and may hold the job back until its own half is ready.
+    // 6. The asking side learns where to read results, and may hold the job back until its own half is ready.
     pond_sys::socket::send(report, &Report::Prepared.encode(), &[storage.upper.as_fd()])
         .at(Step::Announce)?;
     drop(storage);
     if plan.start == Start::OnGo {
         await_go(report)?;
     }
-    // 6. Limits that children inherit, then the job itself.
+    // 7. Limits that children inherit, then the job itself.
     set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
         Fork::Child => job::run(order, &filters.0, report),
         Fork::Parent(child) => child,
     };
-    // 7. Init keeps no power it does not need: it waits, reaps and reports.
+    // 8. Init keeps no power it does not need: it waits, reaps and reports.
     job::drop_capabilities().at(Step::GuardInit)?;
     rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
     Ok(pond_init::Started { job: job.pid, child_events, filter: filters.1 })

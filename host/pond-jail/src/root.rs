@@ -3,6 +3,7 @@
 //! Runs inside the sandbox's mount namespace, before the job exists. Every mount lands on a directory or file made here in our
 //! own tmpfs, never on a path inside somebody else's tree, so there is no name a hostile tree could have prepared.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
@@ -27,8 +28,36 @@ const STAGING: &str = "/proc";
 const MASKED: [&str; 8] =
     ["cmdline", "kallsyms", "kcore", "key-users", "keys", "sched_debug", "sysrq-trigger", "timer_list"];
 
+/// What the plan binds, as detached mounts, in the plan's order.
+///
+/// Opened with the identity this process was born with: a tool may lie in a home directory only its owner can enter.
+pub(crate) fn open_sources(plan: &JailPlan) -> Result<VecDeque<OwnedFd>, Failure> {
+    let files =
+        Attributes { read_only: true, no_suid: true, no_dev: true, private: true, ..Attributes::default() };
+    let device = Attributes { no_suid: true, no_exec: true, private: true, ..Attributes::default() };
+    let mut sources = VecDeque::new();
+    for entry in &plan.root {
+        match entry {
+            RootEntry::Bind { source, .. } => sources.push_back(clone_tree(source, files, Step::OpenRoot)?),
+            RootEntry::Device { source, .. } => {
+                sources.push_back(clone_tree(source, device, Step::MountDevices)?)
+            }
+            RootEntry::Directory { .. } | RootEntry::Symlink { .. } | RootEntry::File { .. } => {}
+        }
+    }
+    Ok(sources)
+}
+
+fn clone_tree(source: &str, attributes: Attributes<'_>, step: Step) -> Result<OwnedFd, Failure> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, source, flags).at(step)?;
+    set_attributes(&tree, attributes, true).at(step)?;
+    Ok(tree)
+}
+
 /// The skeleton, the host's directories, /dev, /tmp, /dev/shm and /proc. Returns the root's descriptor.
-pub(crate) fn build(plan: &JailPlan) -> Result<OwnedFd, Failure> {
+pub(crate) fn build(plan: &JailPlan, mut sources: VecDeque<OwnedFd>) -> Result<OwnedFd, Failure> {
     // The new /proc is made before anything covers the host's: the kernel only allows it where one is fully visible.
     let proc = proc_mount()?;
     let root = tmpfs(ROOT_CAP, "0755", Step::BuildRoot)?;
@@ -37,7 +66,7 @@ pub(crate) fn build(plan: &JailPlan) -> Result<OwnedFd, Failure> {
         make_directory(&root, path, Step::BuildRoot)?;
     }
     for entry in &plan.root {
-        place(&root, entry)?;
+        place(&root, entry, &mut sources)?;
     }
     attach(&root, &tmpfs(plan.tmp, "1777", Step::MountTmp)?, "tmp", Step::MountTmp)?;
     attach(&root, &tmpfs(plan.shm, "1777", Step::MountTmp)?, "dev/shm", Step::MountTmp)?;
@@ -59,7 +88,7 @@ pub(crate) fn enter(root: &OwnedFd, storage: &Storage) -> Result<(), Failure> {
     rustix::process::chdir("/").at(Step::PivotRoot)
 }
 
-fn place(root: &OwnedFd, entry: &RootEntry) -> Result<(), Failure> {
+fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> Result<(), Failure> {
     match entry {
         RootEntry::Directory { path } => make_directory(root, path, Step::BuildRoot),
         RootEntry::Symlink { path, target } => {
@@ -74,41 +103,28 @@ fn place(root: &OwnedFd, entry: &RootEntry) -> Result<(), Failure> {
                 Err(Failure { step: Step::BuildRoot, errno: Errno::NOSPC })
             }
         }
-        RootEntry::Bind { path, source, kind } => {
+        RootEntry::Bind { path, kind, .. } => {
             match kind {
                 BindKind::Directory => make_directory(root, path, Step::OpenRoot)?,
                 BindKind::File => drop(make_file(root, path, Step::OpenRoot)?),
             }
-            let attributes = Attributes {
-                read_only: true,
-                no_suid: true,
-                no_dev: true,
-                private: true,
-                ..Attributes::default()
-            };
-            bind(root, path, source, attributes, Step::OpenRoot)
+            attach_next(root, path, sources, Step::OpenRoot)
         }
-        RootEntry::Device { path, source } => {
+        RootEntry::Device { path, .. } => {
             drop(make_file(root, path, Step::MountDevices)?);
-            let attributes =
-                Attributes { no_suid: true, no_exec: true, private: true, ..Attributes::default() };
-            bind(root, path, source, attributes, Step::MountDevices)
+            attach_next(root, path, sources, Step::MountDevices)
         }
     }
 }
 
-fn bind(
+fn attach_next(
     root: &OwnedFd,
     path: &str,
-    source: &str,
-    attributes: Attributes<'_>,
+    sources: &mut VecDeque<OwnedFd>,
     step: Step,
 ) -> Result<(), Failure> {
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(CWD, source, flags).at(step)?;
-    set_attributes(&tree, attributes, true).at(step)?;
-    attach(root, &tree, relative(path), step)
+    let source = sources.pop_front().ok_or(Failure { step, errno: Errno::BADF })?;
+    attach(root, &source, relative(path), step)
 }
 
 fn attach(root: &OwnedFd, mount: &OwnedFd, path: &str, step: Step) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 //! Zone: host. What a probe prints is only believed as far as it goes: a breach is believed, a refusal is compared with the
 //! control, and everything else comes from the backend's own reports and counters.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,10 +14,12 @@ use pond_policy::node::Node;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_policy::settings::Settings;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Exhibit, Job, Native};
+use pond_sandbox::native::{Exhibit, Job, Native, Upper};
 use pond_sandbox::record::JobName;
 use pond_worker::collect::{Caps, Collected, OverlayXattrs, Sources, collect};
 use pond_worker::supervise::{Bounds, Ended, Stream, Wiring, supervise};
+
+use rustix::fs::MemfdFlags;
 
 use super::canary::{self, Disk};
 use super::case::{Evidence, Stage};
@@ -52,11 +54,20 @@ impl Range<'_> {
         let argv = self.argv(stage, selectors)?;
         let source = self.executable.to_str().context("pond's own path is not UTF-8")?.to_owned();
         let exhibits = [Exhibit { source, path: PROBE.to_owned() }];
-        let job = Job { name: name.clone(), policy: &policy, checkout: &checkout, argv: &argv, env: &[], exhibits: &exhibits };
+        let job = Job {
+            name: name.clone(),
+            policy: &policy,
+            checkout: &checkout,
+            argv: &argv,
+            env: &[],
+            exhibits: &exhibits,
+            tools: &[],
+        };
         let running = self.native.launch(&job)?;
         let mut output = Vec::new();
         let bounds = Bounds { wall: stage.wall, output_bytes: stage.output_bytes };
-        let wiring = Wiring { input: None, interrupt: None };
+        let input = waiting_input(stage.input_bytes)?;
+        let wiring = Wiring { input: input.as_ref().map(AsFd::as_fd), interrupt: None };
         let mut ended = supervise(running, wiring, bounds, |stream, bytes| {
             if stream == Stream::Stdout {
                 output.extend_from_slice(bytes);
@@ -65,13 +76,11 @@ impl Range<'_> {
         })?;
         let upper = ended.over.upper.take();
         let disk = upper.as_ref().and_then(Disk::of);
-        let collected = match (stage.evidence, upper) {
+        let collected = match (stage.evidence, &upper) {
             (Evidence::Result(_), Some(upper)) => Some(self.collect(upper, &checkout, name.as_str())?),
-            (_, upper) => {
-                drop(upper);
-                None
-            }
+            _ => None,
         };
+        drop(upper);
         Ok(Seen {
             lines: lines(&output),
             collected,
@@ -82,14 +91,15 @@ impl Range<'_> {
     }
 
     fn argv(&self, stage: &Stage, selectors: &[String]) -> anyhow::Result<Vec<String>> {
-        if let Some(command) = stage.command {
-            return Ok(vec![command.to_owned()]);
+        if !stage.command.is_empty() {
+            return Ok(stage.command.iter().map(|word| (*word).to_owned()).collect());
         }
         let scene = serde_json::to_string(&self.props.scene(Place::Inside))?;
         Ok([PROBE.to_owned(), scene].into_iter().chain(selectors.iter().cloned()).collect())
     }
 
-    fn collect(&self, upper: std::os::fd::OwnedFd, checkout: &Checkout, name: &str) -> anyhow::Result<Collected> {
+    fn collect(&self, upper: &Upper, checkout: &Checkout, name: &str) -> anyhow::Result<Collected> {
+        let upper = upper.as_fd().try_clone_to_owned()?;
         let run = std::fs::File::open(self.props.result(name)?)?;
         let lower = checkout.as_fd().try_clone_to_owned()?;
         let is_root = rustix::process::geteuid().is_root();
@@ -98,13 +108,23 @@ impl Range<'_> {
     }
 }
 
+/// A file with this many bytes to read.
+fn waiting_input(bytes: usize) -> anyhow::Result<Option<std::fs::File>> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let mut file = std::fs::File::from(rustix::fs::memfd_create("input", MemfdFlags::CLOEXEC)?);
+    file.write_all(&vec![b'.'; bytes])?;
+    file.rewind()?;
+    Ok(Some(file))
+}
+
 /// The same probes without a sandbox.
 #[expect(clippy::disallowed_methods, reason = "a control is a process without a sandbox")]
 pub(crate) fn unconfined(
     executable: &Path,
     props: &Props,
     selectors: &[String],
-    mut progress: impl FnMut(&Line),
 ) -> anyhow::Result<Vec<Line>> {
     let scene = serde_json::to_string(&props.scene(Place::Outside))?;
     let mut child = Command::new(executable)
@@ -118,10 +138,7 @@ pub(crate) fn unconfined(
     let stdout = child.stdout.take().context("the unconfined probe has no output")?;
     let mut found = Vec::new();
     for line in BufReader::new(stdout).split(b'\n') {
-        for line in lines(&line?) {
-            progress(&line);
-            found.push(line);
-        }
+        found.extend(lines(&line?));
     }
     child.wait()?;
     Ok(found)
@@ -150,4 +167,3 @@ pub(crate) fn policy(
         anyhow::anyhow!("{}", messages.join("; "))
     })
 }
-

@@ -39,6 +39,9 @@ pub(crate) struct RunArgs {
     /// An environment variable for the job. Nothing is inherited.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
+    /// A toolchain of your home directory the job may use, read-only: cargo, nvm, pyenv or uv.
+    #[arg(long = "tool", value_name = "NAME")]
+    pub(crate) tools: Vec<String>,
     /// The directory the job works on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) checkout: PathBuf,

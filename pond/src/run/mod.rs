@@ -23,7 +23,7 @@ use pond_policy::profile::{Commands, Network};
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Job, Native, sweep};
+use pond_sandbox::native::{Job, Native, Provided, Tool, sweep};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use pond_worker::collect::{Caps, Collected, OverlayXattrs, Sources, collect};
@@ -121,6 +121,11 @@ fn environment(pairs: &[String]) -> anyhow::Result<Vec<(String, String)>> {
         .collect()
 }
 
+fn tools(names: &[String]) -> anyhow::Result<Vec<Provided>> {
+    let home = || settings::home().context("no home directory to take tools from; set HOME");
+    names.iter().map(|name| Ok(Tool::parse(name)?.provide(&home()?)?)).collect()
+}
+
 fn is_variable(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) && name.bytes().all(plain)
@@ -133,9 +138,18 @@ fn launch(
     env: &[(String, String)],
 ) -> anyhow::Result<Summary> {
     let checkout = Checkout::open(&args.checkout)?;
+    let tools = tools(&args.tools)?;
     let name = new_name()?;
     let directory = native.state().runs().join(name.as_str());
-    let job = Job { name: name.clone(), policy, checkout: &checkout, argv: &args.argv, env, exhibits: &[] };
+    let job = Job {
+        name: name.clone(),
+        policy,
+        checkout: &checkout,
+        argv: &args.argv,
+        env,
+        exhibits: &[],
+        tools: &tools,
+    };
     let running = native.launch(&job)?;
     native.retire();
     std::fs::DirBuilder::new()

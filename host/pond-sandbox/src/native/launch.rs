@@ -14,6 +14,7 @@ use super::plan::{Exhibit, Facts, PlanFault, plan};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
 use super::toolchain::{self, Place};
+use super::tools::Provided;
 use crate::checkout::{Checkout, CheckoutFault};
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
@@ -67,6 +68,8 @@ pub struct Job<'a> {
     pub env: &'a [(String, String)],
     /// Files of the host shown to this job besides the toolchain.
     pub exhibits: &'a [Exhibit],
+    /// Toolchains of a home directory, offered by name.
+    pub tools: &'a [Provided],
 }
 
 impl Native {
@@ -103,6 +106,7 @@ impl Native {
             argv: job.argv,
             env: job.env,
             exhibits: job.exhibits,
+            tools: job.tools,
         })?;
         let image = match plan.scratch {
             Scratch::Tmpfs(_) => None,

@@ -8,6 +8,7 @@ use pond_wire::jail::{
 };
 
 use super::toolchain::{self, Place};
+use super::tools::Provided;
 
 const HOSTNAME: &str = "pond";
 /// An inode for every so many bytes of a tmpfs: generous for real trees, small against the memory an inode costs.
@@ -44,6 +45,7 @@ pub(super) struct Facts<'a> {
     pub(super) argv: &'a [String],
     pub(super) env: &'a [(String, String)],
     pub(super) exhibits: &'a [Exhibit],
+    pub(super) tools: &'a [Provided],
 }
 
 pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
@@ -60,6 +62,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
         root: toolchain::entries(facts.places, HOSTNAME)
             .into_iter()
             .chain(facts.exhibits.iter().map(exhibited))
+            .chain(facts.tools.iter().flat_map(|tool| tool.root.iter().cloned()))
             .collect(),
         checkout,
         replaced: facts.replaced.to_vec(),
@@ -69,8 +72,8 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
         rlimits: rlimits(limits),
         program: Program {
             argv: facts.argv.to_vec(),
-            env: environment(facts.env),
-            search: toolchain::SEARCH.map(str::to_owned).to_vec(),
+            env: environment(facts),
+            search: search(facts.tools),
             cwd: WORKSPACE.to_owned(),
         },
         start: Start::AtOnce,
@@ -108,9 +111,15 @@ fn rlimits(limits: Limits) -> Rlimits {
     }
 }
 
-/// Ours first, then the caller's, which may replace any of ours: nothing is inherited from the host.
-fn environment(extra: &[(String, String)]) -> Vec<(String, String)> {
-    let search = toolchain::SEARCH.join(":");
+/// Tools first: whoever asks for one by name means that one.
+fn search(tools: &[Provided]) -> Vec<String> {
+    let offered = tools.iter().flat_map(|tool| tool.search.iter().cloned());
+    offered.chain(toolchain::SEARCH.map(str::to_owned)).collect()
+}
+
+/// Ours first, then the tools', then the caller's, each replacing what came before it: nothing is inherited from the host.
+fn environment(facts: &Facts<'_>) -> Vec<(String, String)> {
+    let search = search(facts.tools).join(":");
     let ours = [
         ("HOME", HOME),
         ("LANG", "C.UTF-8"),
@@ -121,10 +130,11 @@ fn environment(extra: &[(String, String)]) -> Vec<(String, String)> {
         ("TMPDIR", "/tmp"),
         ("USER", "pond"),
     ];
-    let replaced = |name: &str| extra.iter().any(|(other, _)| other == name);
-    ours.into_iter()
-        .filter(|(name, _)| !replaced(name))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .chain(extra.iter().cloned())
-        .collect()
+    let mut env: Vec<(String, String)> =
+        ours.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    for (name, value) in facts.tools.iter().flat_map(|tool| &tool.env).chain(facts.env) {
+        env.retain(|(other, _)| other != name);
+        env.push((name.clone(), value.clone()));
+    }
+    env
 }
