@@ -185,3 +185,42 @@ fn a_tool_of_the_home_directory_is_offered_by_name_and_nothing_else_of_it() {
     assert!(!run(&[]).contains("of the home"));
     assert_eq!(std::fs::read_to_string(home.join(".cargo/bin/cargo")).unwrap().lines().count(), 2);
 }
+
+#[test]
+fn a_job_can_open_its_own_streams_by_name() {
+    let world = World::new();
+    let done = world.shell("echo out > /dev/stdout; echo err > /dev/stderr; cat < /dev/stdin");
+    assert_eq!((done.code, done.stdout.as_str()), (0, "out\n"), "{done:?}");
+    assert!(done.stderr.starts_with("err\n"), "{done:?}");
+}
+
+/// Seen from the host: inside nobody may look.
+#[test]
+fn init_holds_nothing_but_its_three_descriptors() {
+    let world = World::new();
+    let mut child = world
+        .pond(&["run", "--", "sh", "-c", "echo up; exec sleep 100"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    let job = crate::support::names(&world.state().join("live")).pop_first().unwrap();
+    let inits: Vec<String> = crate::support::names(std::path::Path::new("/proc"))
+        .into_iter()
+        .filter(|pid| {
+            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"pond-jail"))
+        })
+        .filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&job))
+        })
+        .collect();
+    let held: Vec<usize> = inits
+        .iter()
+        .map(|pid| crate::support::names(&std::path::Path::new("/proc").join(pid).join("fd")).len())
+        .collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(held, [3], "{inits:?}");
+}

@@ -1,10 +1,29 @@
 //! Descriptors by number: closing whole ranges.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Closes every descriptor from `first` upwards.
 pub fn close_from(first: u32) -> io::Result<()> {
+    close_range(first, u32::MAX)
+}
+
+/// Closes every descriptor but these. For a process that never returns to code that owns one of the others.
+pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut numbers: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
+    numbers.sort_unstable();
+    let mut first = 0;
+    for number in numbers {
+        if first < number {
+            close_range(first, number - 1)?;
+        }
+        first = number + 1;
+    }
+    close_from(first)
+}
+
+fn close_range(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: close_range takes no pointers. The callers are single-purpose processes that own none of the closed
     // descriptors through an `OwnedFd` they still use.
-    crate::check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) }).map(|_| ())
+    crate::check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(|_| ())
 }

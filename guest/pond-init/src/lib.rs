@@ -24,8 +24,8 @@ pub struct Started {
 }
 
 /// Watches until the job ends or the lifeline closes. When this process exits the kernel kills everything in the sandbox.
-pub fn watch(started: Started, lifeline: OwnedFd, report: &OwnedFd) -> ! {
-    let ended = guard(&started).and_then(|()| wait(&started, &lifeline));
+pub fn watch(started: &Started, lifeline: &OwnedFd, report: &OwnedFd) -> ! {
+    let ended = guard(started).and_then(|()| wait(started, lifeline));
     let what = match ended {
         Ok(Some(ended)) => outcome(ended),
         // The worker is gone, and with it anyone to tell.

@@ -25,7 +25,7 @@ pub(crate) const STORAGE: u8 = 2;
 
 pub(crate) fn main(order: Order, parent: &OwnedFd, report: &OwnedFd) -> ! {
     match enter(&order, parent, report.as_fd()) {
-        Ok(started) => pond_init::watch(started, order.lifeline, report),
+        Ok(started) => pond_init::watch(&started, &order.lifeline, report),
         Err(failure) => {
             tell(report.as_fd(), failure.report(), &[]);
             exit_now(1)
@@ -66,12 +66,14 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
         Fork::Child => job::run(order, &filters.0, report),
-        Fork::Parent(child) => child,
+        Fork::Parent(child) => child.pid,
     };
-    // 8. Init keeps no power it does not need: it waits, reaps and reports.
+    // 8. Init keeps no power and no descriptor it does not need: it waits, reaps and reports.
     job::drop_capabilities().at(Step::GuardInit)?;
     rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
-    Ok(pond_init::Started { job: job.pid, child_events, filter: filters.1 })
+    pond_sys::fd::close_all_but(&[report, order.lifeline.as_fd(), child_events.as_fd()])
+        .at(Step::GuardInit)?;
+    Ok(pond_init::Started { job, child_events, filter: filters.1 })
 }
 
 /// A thread that moves itself needs no lock that waits for every processor of the host; one that is moved does.

@@ -61,9 +61,7 @@ pub(crate) fn build(
     }
     let workspace = match &plan.checkout {
         CheckoutView::Empty => subtree(&disk, "u")?,
-        CheckoutView::ReadOnly(named) if plan.replaced.is_empty() => {
-            checkout_tree(builder, named, checkout, owners)?
-        }
+        // Never the tree itself: the mount table would tell the job where on the host it lies.
         CheckoutView::ReadOnly(named) => {
             let lower = checkout_tree(builder, named, checkout, owners)?;
             let view = overlay(builder, &lower, &upper, &work)?;

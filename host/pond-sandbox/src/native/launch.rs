@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Identity, Scratch};
+use pond_wire::jail::{Identity, JOB_ID, Scratch};
+use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::cgroup::{CgroupFault, CgroupHost, CgroupLimits};
@@ -119,7 +120,7 @@ impl Native {
             job.name.as_str(),
             &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
         )?;
-        let pipes = Pipes::new().map_err(LaunchFault::Pipes)?;
+        let pipes = Pipes::new(identity).map_err(LaunchFault::Pipes)?;
         let entry = group.entry();
         let with = Belongings {
             stdio: [pipes.stdin.0.as_fd(), pipes.stdout.1.as_fd(), pipes.stderr.1.as_fd()],
@@ -167,8 +168,17 @@ pub(super) struct Ends {
 }
 
 impl Pipes {
-    fn new() -> std::io::Result<Self> {
-        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+    fn new(identity: Identity) -> std::io::Result<Self> {
+        // The job must own its streams, or it could not open /dev/stderr.
+        let owner = match identity {
+            Identity::Range { base, .. } => base + JOB_ID,
+            Identity::Single { uid, .. } => uid,
+        };
+        let pipe = || {
+            let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+            rustix::fs::fchown(&reader, Some(Uid::from_raw(owner)), None)?;
+            std::io::Result::Ok((reader, writer))
+        };
         Ok(Self {
             stdin: pipe()?,
             stdout: pipe()?,
