@@ -6,4 +6,5 @@
 mod confined;
 mod limits;
 mod residue;
+mod result;
 mod support;

@@ -130,8 +130,21 @@ impl CollectFault {
     }
 }
 
-/// Collects a result into `run`, a directory of pond's own that holds none yet.
+/// Collects a result into `run`, a directory of pond's own that holds none yet: all of it, or nothing.
 pub fn collect(
+    sources: &Sources,
+    wanted: &Wanted<'_>,
+    caps: &Caps,
+    run: BorrowedFd<'_>,
+) -> Result<Collected, CollectFault> {
+    let collected = collect_parts(sources, wanted, caps, run);
+    if collected.is_err() {
+        remove_parts(run).map_err(|source| CollectFault::Store { source })?;
+    }
+    collected
+}
+
+fn collect_parts(
     sources: &Sources,
     wanted: &Wanted<'_>,
     caps: &Caps,
@@ -164,6 +177,17 @@ pub fn collect(
     };
     save(&record, run).map_err(stored)?;
     Ok(Collected { record, edit_result })
+}
+
+fn remove_parts(run: BorrowedFd<'_>) -> io::Result<()> {
+    Store::remove(run)?;
+    for name in [CHANGES, PATCH, MANIFEST] {
+        match rustix::fs::unlinkat(run, name, rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
 }
 
 fn create(run: BorrowedFd<'_>, name: &str) -> io::Result<File> {

@@ -45,6 +45,9 @@ pub(crate) struct RunArgs {
     /// Also copy the patch, the manifest and the logs into this new directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Keep new files that the checkout's own ignore rules match, such as build output.
+    #[arg(long)]
+    pub(crate) keep_ignored: bool,
     /// Print one JSON object instead of the job's output and a summary.
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,6 +4,7 @@
 //! Whatever cannot be enforced on this host is refused before anything starts.
 
 mod args;
+mod gather;
 mod sink;
 mod summary;
 mod unconfined;
@@ -12,7 +13,7 @@ mod verdict;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -20,18 +21,20 @@ use pond_policy::backend::Backend;
 use pond_policy::capability::Capability;
 use pond_policy::duration::Timeout;
 use pond_policy::profile::{Commands, Network};
+use pond_policy::quote::quote;
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Job, Native, sweep};
-use pond_sandbox::record::JobName;
+use pond_sandbox::native::{Job, Native, abandon, sweep};
+use pond_sandbox::record::{JobName, Live};
 use pond_sandbox::state::StateDir;
-use pond_worker::collect::{Caps, Collected, OverlayXattrs, Sources, collect};
+use pond_worker::collect::{Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 pub(crate) use args::RunArgs;
+use gather::{ArtifactSummary, Gathered, gather};
 use sink::Sinks;
-use summary::{ResultSummary, Summary};
+use summary::Summary;
 use verdict::Verdict;
 
 use crate::{output, settings};
@@ -126,6 +129,7 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) && name.bytes().all(plain)
 }
 
+/// Runs the job under a record that is closed when everything is kept, or abandoned with everything.
 fn launch(
     native: &mut Native,
     args: &RunArgs,
@@ -133,15 +137,35 @@ fn launch(
     env: &[(String, String)],
 ) -> anyhow::Result<Summary> {
     let checkout = Checkout::open(&args.checkout)?;
-    let name = new_name()?;
-    let directory = native.state().runs().join(name.as_str());
-    let job = Job { name: name.clone(), policy, checkout: &checkout, argv: &args.argv, env, exhibits: &[] };
-    let running = native.launch(&job)?;
-    native.retire();
+    let record = native.reserve(new_name()?)?;
+    match attempt(native, args, policy, env, &checkout, &record) {
+        Ok(summary) => {
+            record.close()?;
+            Ok(summary)
+        }
+        Err(fault) => match abandon(native.state(), record) {
+            Ok(()) => Err(fault),
+            Err(left) => Err(fault.context(format!("{left}; the next start tries again"))),
+        },
+    }
+}
+
+fn attempt(
+    native: &mut Native,
+    args: &RunArgs,
+    policy: &SandboxPolicy,
+    env: &[(String, String)],
+    checkout: &Checkout,
+    record: &Live,
+) -> anyhow::Result<Summary> {
+    let directory = native.state().runs().join(record.job().as_str());
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&directory)
         .with_context(|| format!("making {}", directory.display()))?;
+    let job = Job { record, policy, checkout, argv: &args.argv, env, exhibits: &[] };
+    let running = native.launch(&job)?;
+    native.retire();
     let mut sinks = Sinks::open(&directory, !args.json)?;
     let interrupt = pond_sys::signal::interrupts()?;
     let stdin = std::io::stdin();
@@ -152,20 +176,13 @@ fn launch(
     let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: OUTPUT_BYTES };
     let mut ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes))?;
     sinks.finish()?;
-    let collected = gather(&mut ended, &checkout, &directory)?;
-    Ok(summarise(args, policy, &name, directory, &ended, collected))
-}
-
-/// Reads the result, now that nothing inside can change it any more.
-fn gather(ended: &mut Ended, checkout: &Checkout, directory: &Path) -> anyhow::Result<Option<Collected>> {
-    let Some(written) = ended.over.upper.take() else { return Ok(None) };
-    let upper = written.as_fd().try_clone_to_owned()?;
-    let lower = checkout.as_fd().try_clone_to_owned()?;
-    let xattrs =
-        if rustix::process::geteuid().is_root() { OverlayXattrs::Trusted } else { OverlayXattrs::User };
-    let run = std::fs::File::open(directory)?;
-    let collected = collect(&Sources { upper, lower, xattrs }, &Caps::default(), run.as_fd())?;
-    Ok(Some(collected))
+    let verdict = Verdict::of(&ended);
+    if let Verdict::NotLaunched { .. } = verdict {
+        bail!("{} {}", quote(args.argv.first().map_or("", String::as_str)), verdict.sentence());
+    }
+    let ignored = if args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
+    let gathered = gather(&mut ended, checkout.as_fd(), &Wanted { ignored, artifacts: &[] }, &directory)?;
+    Ok(summarise(args, policy, record.job(), directory, &ended, &gathered))
 }
 
 fn summarise(
@@ -174,7 +191,7 @@ fn summarise(
     name: &JobName,
     directory: PathBuf,
     ended: &Ended,
-    collected: Option<Collected>,
+    gathered: &Gathered,
 ) -> Summary {
     let verdict = Verdict::of(ended);
     Summary {
@@ -188,25 +205,9 @@ fn summarise(
         peak_memory_bytes: ended.over.usage.memory_peak_bytes,
         output_bytes: ended.output_bytes,
         process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
-        result: collected.map(|collected| result(&collected, &directory)),
+        result: gathered.summary(&directory, ArtifactSummary::default()),
         network: "closed",
         directory,
-    }
-}
-
-fn result(collected: &Collected, directory: &Path) -> ResultSummary {
-    let record = &collected.record;
-    ResultSummary {
-        changed: record.changes.len(),
-        rejected: record.rejected.len(),
-        flagged: record
-            .flagged
-            .iter()
-            .map(|flag| format!("{}: {}", flag.path, flag.category.why()))
-            .collect(),
-        git_metadata_changes: record.git_metadata_changes,
-        output_sha256: record.manifest_sha256.to_string(),
-        patch: directory.join("changes.patch"),
     }
 }
 
