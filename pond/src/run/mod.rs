@@ -4,43 +4,37 @@
 //! Whatever cannot be enforced on this host is refused before anything starts.
 
 mod args;
+mod attempt;
+mod export;
 mod gather;
 mod sink;
 mod summary;
 mod unconfined;
 mod verdict;
 
-use std::io::{IsTerminal, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pond_policy::backend::Backend;
 use pond_policy::capability::Capability;
 use pond_policy::duration::Timeout;
 use pond_policy::profile::{Commands, Network};
-use pond_policy::quote::quote;
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
-use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Job, Native, abandon, sweep};
-use pond_sandbox::record::{JobName, Live};
+use pond_sandbox::native::{Native, sweep};
+use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
-use pond_worker::collect::{Ignored, Wanted};
-use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
+use pond_worker::path::RelPath;
 
 pub(crate) use args::RunArgs;
-use gather::{ArtifactSummary, Gathered, gather};
-use sink::Sinks;
 use summary::Summary;
-use verdict::Verdict;
+pub(crate) use verdict::Verdict;
 
-use crate::{output, settings};
-
-/// More output than any build writes for a person to read; past it the job is printing to fill a disk.
-const OUTPUT_BYTES: u64 = 256 << 20;
+use crate::audit::{self, Audit, Fate};
+use crate::{output, runs, settings};
 
 /// This very file, even when it was replaced or removed since it started.
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
@@ -56,26 +50,64 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
+/// Everything a run was asked for, understood.
+#[derive(Debug)]
+struct Request<'a> {
+    args: &'a RunArgs,
+    policy: &'a SandboxPolicy,
+    env: Vec<(String, String)>,
+    artifacts: Vec<RelPath>,
+}
+
 fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
-    if policy.posture().commands == Commands::Allowlisted {
-        pond_policy::command::check(&args.argv)
-            .map_err(|denied| anyhow::anyhow!("{denied} [{}]; {}", denied.code(), denied.hint()))?;
+    let (env, artifacts) = (environment(&args.env)?, export::declared(&args.artifacts)?);
+    let request = Request { args, policy, env, artifacts };
+    let state = runs::state()?;
+    let audit = Audit::open(&state)?;
+    let backend = if policy.profile().is_confined() { Backend::Native.name() } else { "none" };
+    let command = audit::Command { argv: &args.argv, profile: policy.profile().name(), backend };
+    if policy.posture().commands == Commands::Allowlisted
+        && let Err(denied) = pond_policy::command::check(&args.argv)
+    {
+        audit.append(&command, &Fate::Denied(denied.code()))?;
+        bail!("{denied} [{}]; {}", denied.code(), denied.hint());
     }
-    let env = environment(&args.env)?;
-    if !policy.profile().is_confined() {
-        return unconfined::run(args, policy);
+    let ran =
+        if policy.profile().is_confined() { confined(&request, state) } else { unconfined::run(&request) };
+    match ran {
+        Ok(ran) => {
+            let Ran { id, returncode, elapsed, timed_out } = ran;
+            audit.append(&command, &Fate::Ran { id: id.as_str(), returncode, elapsed, timed_out })?;
+            Ok(returncode)
+        }
+        Err(fault) => {
+            audit.append(&command, &Fate::DidNotRun)?;
+            Err(fault)
+        }
     }
+}
+
+/// What the audit log says of a command that ran.
+#[derive(Debug)]
+struct Ran {
+    id: JobName,
+    returncode: u8,
+    elapsed: Duration,
+    timed_out: bool,
+}
+
+fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
+    let (args, policy) = (request.args, request.policy);
     enforceable(policy)?;
     if !args.allow_hosts.is_empty() {
         bail!("the native backend's network is closed in this version; --allow-host would have no effect");
     }
-    let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
-    let state = StateDir::open(&directory)?;
     let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
-    let summary = launch(&mut native, args, policy, &env)?;
+    let (id, summary) = attempt::run(&mut native, request)?;
     report(args, &summary)?;
-    Ok(summary.exit_code)
+    let timed_out = summary.verdict == Verdict::TimedOut;
+    Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
 }
 
 /// The worker's own resolution over the block the flags spell.
@@ -129,94 +161,11 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) && name.bytes().all(plain)
 }
 
-/// Runs the job under a record that is closed when everything is kept, or abandoned with everything.
-fn launch(
-    native: &mut Native,
-    args: &RunArgs,
-    policy: &SandboxPolicy,
-    env: &[(String, String)],
-) -> anyhow::Result<Summary> {
-    let checkout = Checkout::open(&args.checkout)?;
-    let record = native.reserve(new_name()?)?;
-    match attempt(native, args, policy, env, &checkout, &record) {
-        Ok(summary) => {
-            record.close()?;
-            Ok(summary)
-        }
-        Err(fault) => match abandon(native.state(), record) {
-            Ok(()) => Err(fault),
-            Err(left) => Err(fault.context(format!("{left}; the next start tries again"))),
-        },
-    }
-}
-
-fn attempt(
-    native: &mut Native,
-    args: &RunArgs,
-    policy: &SandboxPolicy,
-    env: &[(String, String)],
-    checkout: &Checkout,
-    record: &Live,
-) -> anyhow::Result<Summary> {
-    let directory = native.state().runs().join(record.job().as_str());
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(&directory)
-        .with_context(|| format!("making {}", directory.display()))?;
-    let job = Job { record, policy, checkout, argv: &args.argv, env, exhibits: &[] };
-    let running = native.launch(&job)?;
-    native.retire();
-    let mut sinks = Sinks::open(&directory, !args.json)?;
-    let interrupt = pond_sys::signal::interrupts()?;
-    let stdin = std::io::stdin();
-    let wiring = Wiring {
-        input: if stdin.is_terminal() { None } else { Some(stdin.as_fd()) },
-        interrupt: Some(interrupt.as_fd()),
-    };
-    let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: OUTPUT_BYTES };
-    let mut ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes))?;
-    sinks.finish()?;
-    let verdict = Verdict::of(&ended);
-    if let Verdict::NotLaunched { .. } = verdict {
-        bail!("{} {}", quote(args.argv.first().map_or("", String::as_str)), verdict.sentence());
-    }
-    let ignored = if args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
-    let gathered = gather(&mut ended, checkout.as_fd(), &Wanted { ignored, artifacts: &[] }, &directory)?;
-    Ok(summarise(args, policy, record.job(), directory, &ended, &gathered))
-}
-
-fn summarise(
-    args: &RunArgs,
-    policy: &SandboxPolicy,
-    name: &JobName,
-    directory: PathBuf,
-    ended: &Ended,
-    gathered: &Gathered,
-) -> Summary {
-    let verdict = Verdict::of(ended);
-    Summary {
-        run: name.as_str().to_owned(),
-        command: args.argv.clone(),
-        profile: policy.profile().name(),
-        backend: Backend::Native.name(),
-        exit_code: verdict.code(),
-        verdict,
-        elapsed: ended.elapsed,
-        peak_memory_bytes: ended.over.usage.memory_peak_bytes,
-        output_bytes: ended.output_bytes,
-        process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
-        result: gathered.summary(&directory, ArtifactSummary::default()),
-        network: "closed",
-        directory,
-    }
-}
-
 /// A name that sorts by time and does not repeat.
-#[expect(clippy::disallowed_methods, reason = "the command line is the edge where a run gets its time")]
-fn new_name() -> anyhow::Result<JobName> {
+fn new_name(now: jiff::Timestamp) -> anyhow::Result<JobName> {
     let mut random = [0; 4];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    let stamp = now.strftime("%Y%m%d-%H%M%S");
     JobName::try_from(format!("{stamp}-{:08x}", u32::from_le_bytes(random))).map_err(anyhow::Error::msg)
 }
 

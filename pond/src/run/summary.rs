@@ -70,6 +70,13 @@ impl Summary {
         for flagged in &result.flagged {
             line(text, &format!("look first: {flagged}"));
         }
+        if let Some(directory) = &result.artifacts.directory {
+            let count = counted(result.artifacts.copied.len(), "artifact");
+            line(text, &format!("{count}: {}", directory.display()));
+        }
+        for missing in &result.artifacts.missing {
+            line(text, &format!("the job made no artifact {missing}"));
+        }
         if result.rejected > 0 {
             line(text, &format!("{} entries left out (devices, sockets, unreadable)", result.rejected));
         }
