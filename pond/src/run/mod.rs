@@ -161,12 +161,13 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) && name.bytes().all(plain)
 }
 
-/// A name that sorts by time and does not repeat.
+/// A name that sorts by time, to the microsecond, and does not repeat.
 fn new_name(now: jiff::Timestamp) -> anyhow::Result<JobName> {
-    let mut random = [0; 4];
+    let mut random = [0; 2];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let stamp = now.strftime("%Y%m%d-%H%M%S");
-    JobName::try_from(format!("{stamp}-{:08x}", u32::from_le_bytes(random))).map_err(anyhow::Error::msg)
+    let (stamp, micros) = (now.strftime("%Y%m%d-%H%M%S"), now.subsec_nanosecond().unsigned_abs() / 1000);
+    JobName::try_from(format!("{stamp}-{micros:05x}{:04x}", u16::from_le_bytes(random)))
+        .map_err(anyhow::Error::msg)
 }
 
 fn report(args: &RunArgs, summary: &Summary) -> anyhow::Result<()> {

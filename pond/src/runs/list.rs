@@ -55,11 +55,11 @@ fn rows() -> anyhow::Result<Vec<Row>> {
 
 fn table(rows: &[Row]) -> String {
     let mut lines =
-        vec![format!("{:<24}  {:>5}  {:>7}  {:<22}  COMMAND", "RUN", "AGE", "CHANGED", "VERDICT")];
+        vec![format!("{:<25}  {:>5}  {:>7}  {:<22}  COMMAND", "RUN", "AGE", "CHANGED", "VERDICT")];
     lines.extend(rows.iter().map(|row| {
         let age = row.age_seconds.map_or_else(|| "?".to_owned(), |age| brief(Duration::from_secs(age)));
         let changed = row.changed.map_or_else(|| "-".to_owned(), |count| count.to_string());
-        format!("{:<24}  {age:>5}  {changed:>7}  {:<22}  {}", row.run, row.verdict.sentence(), row.command)
+        format!("{:<25}  {age:>5}  {changed:>7}  {:<22}  {}", row.run, row.verdict.sentence(), row.command)
     }));
     lines.join("\n")
 }
