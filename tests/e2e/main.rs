@@ -9,4 +9,5 @@ mod kept;
 mod limits;
 mod residue;
 mod result;
+mod snapshot;
 mod support;

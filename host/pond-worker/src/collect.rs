@@ -9,6 +9,7 @@ mod change;
 mod flag;
 mod ignored;
 mod manifest;
+mod meanwhile;
 mod overlay;
 mod patch;
 mod walk;
@@ -29,6 +30,7 @@ pub use caps::{Cap, Caps};
 pub use change::{Change, Delta, Leaf, Mode, Reason, Rejected};
 pub use flag::{Category, Flag};
 pub use ignored::{Ignored, LeftOut};
+pub use meanwhile::changed_since;
 pub use overlay::OverlayXattrs;
 pub(crate) use overlay::same_file;
 

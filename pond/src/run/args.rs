@@ -43,6 +43,9 @@ pub(crate) struct RunArgs {
     /// The directory the job works on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) checkout: PathBuf,
+    /// Work on a private copy of the checkout made now, so that editing it meanwhile does not matter.
+    #[arg(long)]
+    pub(crate) snapshot: bool,
     /// A file or directory below the checkout to hand over, even if ignored; may be repeated.
     #[arg(long = "artifact", value_name = "PATH")]
     pub(crate) artifacts: Vec<OsString>,

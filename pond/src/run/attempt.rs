@@ -16,6 +16,7 @@ use pond_sandbox::record::{JobName, Live};
 use pond_worker::collect::{Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
+use super::base::{Base, BaseSummary};
 use super::export::{self, Out};
 use super::gather::{Output, gather};
 use super::sink::Sinks;
@@ -60,7 +61,11 @@ impl Attempt<'_> {
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
-        let mut ended = self.watch(native, &directory)?;
+        let base = match self.request.args.snapshot {
+            true => Base::snapshot(self.checkout, &directory)?,
+            false => Base::live(self.checkout),
+        };
+        let mut ended = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         if let Verdict::NotLaunched { .. } = verdict {
             let command = self.request.args.argv.first().map_or("", String::as_str);
@@ -69,25 +74,19 @@ impl Attempt<'_> {
         let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored, artifacts: declared };
-        let gathered = gather(&mut ended, self.checkout.as_fd(), &wanted, &directory)?;
+        let gathered = gather(&mut ended, base.checkout().as_fd(), &wanted, &directory)?;
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
+        let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
-        let summary = self.summarise(&ended, verdict, result, directory);
+        let summary = self.summarise(&ended, verdict, (base, result), directory);
         self.keep(&summary, out)?;
         Ok(summary)
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(&self, native: &mut Native, directory: &Path) -> anyhow::Result<Ended> {
+    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Ended> {
         let Request { args, policy, env, .. } = self.request;
-        let job = Job {
-            record: self.record,
-            policy,
-            checkout: self.checkout,
-            argv: &args.argv,
-            env,
-            exhibits: &[],
-        };
+        let job = Job { record: self.record, policy, checkout, argv: &args.argv, env, exhibits: &[] };
         let running = native.launch(&job)?;
         native.retire();
         let mut sinks = Sinks::open(directory, !args.json)?;
@@ -103,7 +102,13 @@ impl Attempt<'_> {
         Ok(ended)
     }
 
-    fn summarise(&self, ended: &Ended, verdict: Verdict, result: Output, directory: PathBuf) -> Summary {
+    fn summarise(
+        &self,
+        ended: &Ended,
+        verdict: Verdict,
+        (base, result): (BaseSummary, Output),
+        directory: PathBuf,
+    ) -> Summary {
         Summary {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
@@ -115,6 +120,7 @@ impl Attempt<'_> {
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
             process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
+            base,
             result,
             network: "closed",
             directory,

@@ -5,6 +5,7 @@
 
 mod args;
 mod attempt;
+mod base;
 mod export;
 mod gather;
 mod sink;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::base::BaseSummary;
 use super::gather::{Output, ResultSummary};
 use super::verdict::Verdict;
 
@@ -23,6 +24,7 @@ pub(crate) struct Summary {
     pub(crate) output_bytes: u64,
     /// How often the job was refused another process.
     pub(crate) process_refusals: u64,
+    pub(crate) base: BaseSummary,
     pub(crate) result: Output,
     pub(crate) network: &'static str,
     pub(crate) directory: PathBuf,
@@ -42,6 +44,17 @@ impl Summary {
         let mut text = format!("pond: {}\n", first.join(" · "));
         if self.process_refusals > 0 {
             line(&mut text, &format!("the process limit refused {} new processes", self.process_refusals));
+        }
+        match &self.base {
+            BaseSummary::Live { changed_meanwhile: true } => line(
+                &mut text,
+                "the checkout changed while the job ran, which may have seen both states (--snapshot avoids that)",
+            ),
+            BaseSummary::Snapshot { skipped, skipped_names } if *skipped > 0 => {
+                let names = skipped_names.join(", ");
+                line(&mut text, &format!("not in the snapshot: {skipped} special or unreadable: {names}"));
+            }
+            BaseSummary::Live { .. } | BaseSummary::Snapshot { .. } => {}
         }
         match &self.result {
             Output::Nothing => {}
