@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Job, Native, abandon};
+use pond_sandbox::native::{Ending, Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
+use pond_wire::jail::Step;
 use pond_worker::collect::{Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
@@ -28,13 +29,27 @@ use crate::runs::{self, RunInfo};
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
 const OUTPUT_BYTES: u64 = 256 << 20;
 
-pub(super) fn run(native: &mut Native, request: &Request<'_>) -> anyhow::Result<(JobName, Summary)> {
-    let checkout = Checkout::open(&request.args.checkout)?;
+/// What a person can do about a launch that failed here.
+fn advice(step: Step, base: &Base<'_>) -> &'static str {
+    match (step, base) {
+        (Step::MapOwner | Step::OpenCheckout | Step::MountWorkspace, Base::Live(..)) => {
+            "; its file system does not allow it, a private copy would: --snapshot"
+        }
+        (Step::Exec, _) => "; a program, and the interpreter it names, must be under /usr or in the checkout",
+        _ => "",
+    }
+}
+
+pub(super) fn run(
+    native: &mut Native,
+    request: &Request<'_>,
+    checkout: &Checkout,
+) -> anyhow::Result<(JobName, Summary)> {
     let mut out = request.args.out.as_deref().map(Out::create).transpose()?;
     let started = runs::now();
     let record = native.reserve(new_name(started)?)?;
     let id = record.job().clone();
-    let attempt = Attempt { request, checkout: &checkout, record: &record, started };
+    let attempt = Attempt { request, checkout, record: &record, started };
     match attempt.carry_out(native, out.as_mut()) {
         Ok(summary) => {
             record.close()?;
@@ -67,9 +82,9 @@ impl Attempt<'_> {
         };
         let mut ended = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
-        if let Verdict::NotLaunched { .. } = verdict {
+        if let Ending::NotLaunched { step, .. } = ended.over.ending {
             let command = self.request.args.argv.first().map_or("", String::as_str);
-            bail!("{} {}", quote(command), verdict.sentence());
+            bail!("{} {}{}", quote(command), verdict.sentence(), advice(step, &base));
         }
         let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
         let declared = &self.request.artifacts;

@@ -25,6 +25,7 @@ use pond_policy::duration::Timeout;
 use pond_policy::profile::{Commands, Network};
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
+use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Native, sweep};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
@@ -39,6 +40,9 @@ use crate::{output, runs, settings};
 
 /// This very file, even when it was replaced or removed since it started.
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
+
+/// More than a launch on any control group layout holds at once.
+const DESCRIPTORS: u64 = 64;
 
 /// Runs the command; what keeps it from running is one line, or one object, and exit code 125.
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
@@ -103,9 +107,12 @@ fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
     if !args.allow_hosts.is_empty() {
         bail!("the native backend's network is closed in this version; --allow-host would have no effect");
     }
+    // Before anything is started: most of what a person gets wrong is wrong here.
+    let checkout = Checkout::open(&args.checkout)?;
+    enough_descriptors()?;
     let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
-    let (id, summary) = attempt::run(&mut native, request)?;
+    let (id, summary) = attempt::run(&mut native, request, &checkout)?;
     report(args, &summary)?;
     let timed_out = summary.verdict == Verdict::TimedOut;
     Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
@@ -144,6 +151,18 @@ fn enforceable(policy: &SandboxPolicy) -> anyhow::Result<()> {
         }
         Network::Open => bail!("an open network is not a sandbox"),
         Network::BrokerOnly | Network::Allowlist | Network::Sealed => Ok(()),
+    }
+}
+
+/// Running out half-way would also keep pond from cleaning up.
+fn enough_descriptors() -> anyhow::Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        Some(limit) if limit < DESCRIPTORS => {
+            bail!(
+                "only {limit} open files are allowed, and a run takes up to {DESCRIPTORS}; raise `ulimit -n`"
+            )
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
