@@ -6,9 +6,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::apply_cmd::ApplyArgs;
 use crate::output::REFUSED;
 use crate::run::RunArgs;
-use crate::{policy_cmd, preflight_cmd, run};
+use crate::runs::gc::GcArgs;
+use crate::runs::list::RunsArgs;
+use crate::{apply_cmd, policy_cmd, preflight_cmd, run, runs};
 
 #[derive(Debug, Parser)]
 #[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
@@ -20,6 +23,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<RunArgs>),
+    Apply(ApplyArgs),
+    Runs(RunsArgs),
+    Gc(GcArgs),
     /// The sandbox contract: profiles, and what a block means.
     #[command(subcommand)]
     Policy(Policy),
@@ -73,6 +79,9 @@ pub(crate) fn run() -> ExitCode {
     };
     match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::Apply(args) => apply_cmd::main(&args),
+        Command::Runs(args) => runs::list::main(&args),
+        Command::Gc(args) => runs::gc::main(&args),
         Command::Policy(Policy::Profiles { json }) => policy_cmd::profiles(json),
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
         Command::Policy(Policy::Schema) => policy_cmd::schema(),

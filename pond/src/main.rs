@@ -1,12 +1,15 @@
 //! `pond`: the one command a user installs. This file only chooses the role; each command has its own file.
 #![forbid(unsafe_code)]
 
+mod apply_cmd;
+mod audit;
 mod cli;
 mod input;
 mod output;
 mod policy_cmd;
 mod preflight_cmd;
 mod run;
+mod runs;
 mod settings;
 
 use std::process::ExitCode;

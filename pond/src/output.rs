@@ -54,12 +54,25 @@ fn faults(refusals: Refusals) -> String {
     text + &format!("refused: {} {faults}, nothing was run", list.len())
 }
 
+/// One line, whatever names got into it: what a terminal would obey or reorder is shown by number.
+fn plain(text: &str) -> String {
+    let is_tricky = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_tricky(c) { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
+}
+
 /// A failure before or instead of a result.
 pub(crate) fn failed(fault: &anyhow::Error, as_json: bool) -> ExitCode {
     if as_json {
         json(&serde_json::json!({ "error": { "message": format!("{fault:#}") } }));
     } else {
-        eprintln!("pond: {fault:#}");
+        eprintln!("pond: {}", plain(&format!("{fault:#}")));
     }
     ExitCode::from(REFUSED)
 }

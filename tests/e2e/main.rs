@@ -3,7 +3,12 @@
 //! Every test of a control has its counterpart: the same attempt without the control succeeds, or the test proves nothing.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod apply;
+mod bad_input;
 mod confined;
+mod kept;
 mod limits;
 mod residue;
+mod result;
+mod snapshot;
 mod support;

@@ -46,11 +46,11 @@ fn a_killed_pond_takes_its_job_along_and_the_next_start_sweeps() {
     assert_eq!(Traces::of(&world, &during.live), before);
 }
 
-fn tasks(group: &std::path::Path) -> String {
+pub(crate) fn tasks(group: &std::path::Path) -> String {
     std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default()
 }
 
-fn wait_until(condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < deadline, "still not so after 20 s");

@@ -72,13 +72,14 @@ pub enum Made {
 /// A record held by a living process.
 #[derive(Debug)]
 pub struct Live {
+    record: Record,
     path: PathBuf,
     _lock: File,
 }
 
 impl Live {
     /// Writes and locks a record. The lock is taken before the content is written, so a sweep never reads half of one.
-    pub fn write(state: &StateDir, record: &Record) -> Result<Self, RecordFault> {
+    pub fn write(state: &StateDir, record: Record) -> Result<Self, RecordFault> {
         let path = state.live().join(record.job.as_str());
         let failed = |source| RecordFault::Write { path: path.clone(), source };
         let mut file = match File::options().write(true).create_new(true).open(&path) {
@@ -88,9 +89,21 @@ impl Live {
             other => other.map_err(failed)?,
         };
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| failed(errno.into()))?;
-        let text = serde_json::to_vec(record).map_err(|fault| failed(fault.into()))?;
-        file.write_all(&text).map_err(failed)?;
-        Ok(Self { path, _lock: file })
+        let text = serde_json::to_vec(&record).map_err(|fault| failed(fault.into()))?;
+        if let Err(source) = file.write_all(&text) {
+            // Half a record would stop every later sweep; without one nothing was made yet.
+            std::fs::remove_file(&path).map_err(failed)?;
+            return Err(failed(source));
+        }
+        Ok(Self { record, path, _lock: file })
+    }
+
+    pub fn job(&self) -> &JobName {
+        &self.record.job
+    }
+
+    pub fn made(&self) -> &Made {
+        &self.record.made
     }
 
     /// Forgets the job: everything made for it is gone.
@@ -105,13 +118,23 @@ pub struct Dead {
     pub job: JobName,
     /// Nothing when the owner died before it wrote what it was going to make, hence before it made any of it.
     pub made: Option<Made>,
-    live: Live,
+    path: PathBuf,
+    _lock: File,
 }
 
 impl Dead {
     pub fn close(self) -> Result<(), RecordFault> {
-        self.live.close()
+        std::fs::remove_file(&self.path).map_err(|source| RecordFault::Write { path: self.path, source })
     }
+}
+
+/// Every job that has a record, its owner alive or not.
+pub fn recorded(state: &StateDir) -> Result<Vec<JobName>, RecordFault> {
+    let path = state.live();
+    let listed = std::fs::read_dir(&path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let entries = listed.map_err(|source| RecordFault::Read { path, source })?;
+    let name = |entry: std::fs::DirEntry| JobName::try_from(entry.file_name().into_string().ok()?).ok();
+    Ok(entries.into_iter().filter_map(name).collect())
 }
 
 /// Every record whose owner is gone.
@@ -131,7 +154,7 @@ pub fn dead(state: &StateDir) -> Result<Vec<Dead>, RecordFault> {
             Ok(()) if path.exists() => {
                 let made =
                     read(&mut file).map_err(|source| RecordFault::Read { path: path.clone(), source })?;
-                found.push(Dead { job, made, live: Live { path, _lock: file } });
+                found.push(Dead { job, made, path, _lock: file });
             }
             Ok(()) | Err(Errno::WOULDBLOCK) => {}
             Err(errno) => return Err(RecordFault::Read { path, source: errno.into() }),
@@ -163,9 +186,9 @@ mod tests {
         let name = |text: &str| JobName::try_from(text.to_owned()).unwrap();
         let made = Made::Native { cgroups: vec![PathBuf::from("/groups/x")] };
         let record = |text: &str| Record { job: name(text), made: made.clone() };
-        let held = Live::write(&state, &record("held")).unwrap();
-        drop(Live::write(&state, &record("left")).unwrap());
-        Live::write(&state, &record("done")).unwrap().close().unwrap();
+        let held = Live::write(&state, record("held")).unwrap();
+        drop(Live::write(&state, record("left")).unwrap());
+        Live::write(&state, record("done")).unwrap().close().unwrap();
         let found: Vec<_> = dead(&state).unwrap().into_iter().map(|dead| (dead.job, dead.made)).collect();
         assert_eq!(found, [(name("left"), Some(made.clone()))]);
         drop(held);

@@ -51,6 +51,11 @@ impl StateDir {
         self.root.join("live")
     }
 
+    /// One line per command that was asked for.
+    pub fn audit(&self) -> PathBuf {
+        self.root.join("audit.jsonl")
+    }
+
     /// Results, one directory per run.
     pub fn runs(&self) -> PathBuf {
         self.root.join("runs")

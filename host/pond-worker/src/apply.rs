@@ -48,7 +48,8 @@ pub struct Applied {
 }
 
 /// What was left of an earlier apply of the same run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Recovered {
     Nothing,
     /// It had not finished: the checkout is as before it began.

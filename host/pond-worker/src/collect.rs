@@ -7,7 +7,9 @@
 mod artifact;
 mod change;
 mod flag;
+mod ignored;
 mod manifest;
+mod meanwhile;
 mod overlay;
 mod patch;
 mod walk;
@@ -27,6 +29,8 @@ pub use artifact::{ArtifactFault, Artifacts, copy_artifacts};
 pub use caps::{Cap, Caps};
 pub use change::{Change, Delta, Leaf, Mode, Reason, Rejected};
 pub use flag::{Category, Flag};
+pub use ignored::{Ignored, LeftOut};
+pub use meanwhile::changed_since;
 pub use overlay::OverlayXattrs;
 pub(crate) use overlay::same_file;
 
@@ -47,6 +51,27 @@ pub struct Sources {
     /// Root of the lower layer: the checkout as the job saw it.
     pub lower: OwnedFd,
     pub xattrs: OverlayXattrs,
+}
+
+/// What of a job's view becomes its result.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub ignored: Ignored,
+    /// Files to keep whatever the ignore rules say, or directories of them.
+    pub artifacts: &'a [RelPath],
+}
+
+impl Wanted<'_> {
+    /// True when `path` is an artifact or lies below one.
+    fn has(&self, path: &[u8]) -> bool {
+        RelPath::from_bytes(path).is_ok_and(|path| self.artifacts.iter().any(|wanted| path.is_within(wanted)))
+    }
+
+    /// True when an artifact is, or lies above or below, the directory `path`.
+    fn leads_through(&self, path: &[u8]) -> bool {
+        let beyond = |dir: &RelPath| self.artifacts.iter().any(|wanted| wanted.is_within(dir));
+        self.has(path) || RelPath::from_bytes(path).is_ok_and(|dir| beyond(&dir))
+    }
 }
 
 /// A collected result.
@@ -73,6 +98,10 @@ pub struct Record {
     pub patch_bytes: u64,
     /// Changes that did not fit into the patch. They are complete in the store.
     pub patch_omitted: Vec<RelPath>,
+    /// New paths that the base's own ignore rules keep out of the changes, by rule file.
+    pub left_out: Vec<LeftOut>,
+    /// Ignored files that were declared as artifacts: stored, in the manifest, and never applied.
+    pub artifacts: Vec<Change>,
 }
 
 /// The version of [`Record`].
@@ -103,13 +132,33 @@ impl CollectFault {
     }
 }
 
-/// Collects a result into `run`, a directory of pond's own that holds none yet.
-pub fn collect(sources: &Sources, caps: &Caps, run: BorrowedFd<'_>) -> Result<Collected, CollectFault> {
+/// Collects a result into `run`, a directory of pond's own that holds none yet: all of it, or nothing.
+pub fn collect(
+    sources: &Sources,
+    wanted: &Wanted<'_>,
+    caps: &Caps,
+    run: BorrowedFd<'_>,
+) -> Result<Collected, CollectFault> {
+    let collected = collect_parts(sources, wanted, caps, run);
+    if collected.is_err() {
+        remove_parts(run).map_err(|source| CollectFault::Store { source })?;
+    }
+    collected
+}
+
+fn collect_parts(
+    sources: &Sources,
+    wanted: &Wanted<'_>,
+    caps: &Caps,
+    run: BorrowedFd<'_>,
+) -> Result<Collected, CollectFault> {
     let stored = |source| CollectFault::Store { source };
     let store = Store::create(run).map_err(stored)?;
-    let mut found = walk::walk(sources, caps, &store)?;
+    let mut found = walk::walk(sources, wanted, caps, &store)?;
+    let mut output: Vec<&Change> = found.changes.iter().chain(&found.artifacts).collect();
+    output.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     let manifest_sha256 = create(run, MANIFEST)
-        .and_then(|file| manifest::write(found.changes.iter(), io::BufWriter::new(file)))
+        .and_then(|file| manifest::write(output.into_iter(), io::BufWriter::new(file)))
         .map_err(stored)?;
     let edit_result = artifact::take_edit_result(&mut found, &store).map_err(stored)?;
     let flagged = flag::flags(&found.changes, |change| leads(change, &store)).map_err(stored)?;
@@ -125,9 +174,22 @@ pub fn collect(sources: &Sources, caps: &Caps, run: BorrowedFd<'_>) -> Result<Co
         manifest_sha256,
         patch_bytes: patch.bytes,
         patch_omitted: patch.omitted,
+        left_out: found.left_out,
+        artifacts: found.artifacts,
     };
     save(&record, run).map_err(stored)?;
     Ok(Collected { record, edit_result })
+}
+
+fn remove_parts(run: BorrowedFd<'_>) -> io::Result<()> {
+    Store::remove(run)?;
+    for name in [CHANGES, PATCH, MANIFEST] {
+        match rustix::fs::unlinkat(run, name, rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
 }
 
 fn create(run: BorrowedFd<'_>, name: &str) -> io::Result<File> {

@@ -4,6 +4,7 @@
 //! executed or parsed as configuration; it is copied by descriptor, counted against caps, and described.
 //! - [`collect`] turns an overlay's upper layer into changes, a patch, a manifest and stored contents.
 //! - [`apply`] puts a collected result into a checkout, all of it or nothing.
+//! - [`snapshot`] copies a checkout before a job starts.
 //! - [`neutral`] makes job output safe to show on a person's terminal.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -12,6 +13,7 @@ pub mod apply;
 pub mod collect;
 pub mod neutral;
 pub mod path;
+pub mod snapshot;
 pub mod supervise;
 
 mod beneath;

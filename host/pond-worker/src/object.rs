@@ -39,6 +39,18 @@ impl Store {
         Ok(Self { dir: beneath::open_dir(run, DIRECTORY.as_bytes())? })
     }
 
+    /// Removes the whole store, if there is one.
+    pub(crate) fn remove(run: BorrowedFd<'_>) -> io::Result<()> {
+        let store = match Self::open(run) {
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        beneath::each_name(store.as_fd(), io::Error::from, |name| {
+            Ok(rustix::fs::unlinkat(&store.dir, name, AtFlags::empty())?)
+        })?;
+        Ok(rustix::fs::unlinkat(run, DIRECTORY, AtFlags::REMOVEDIR)?)
+    }
+
     /// Copies everything `source` yields, up to and including one byte more than `limit`, so growth is noticed.
     pub(crate) fn take_in(&self, source: &mut impl Read, limit: u64) -> io::Result<Incoming> {
         let file = File::from(beneath::create_file(&self.dir, INCOMING, Mode::RUSR | Mode::WUSR)?);

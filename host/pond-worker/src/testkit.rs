@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::collect::{Caps, CollectFault, Collected, OverlayXattrs, Sources, collect};
+use crate::collect::{Caps, CollectFault, Collected, Ignored, OverlayXattrs, Sources, Wanted, collect};
 
 /// What a checkout holds, as far as a result can express it: no directories, no git metadata, no special files.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Entry>;
@@ -99,6 +99,8 @@ pub(crate) fn open(path: &Path) -> OwnedFd {
     File::open(path).unwrap().into()
 }
 
+pub(crate) const WITHOUT_IGNORED: Wanted<'static> = Wanted { ignored: Ignored::LeaveOut, artifacts: &[] };
+
 /// A mounted overlay over a base tree.
 pub(crate) struct Overlay {
     shell: Child,
@@ -175,9 +177,13 @@ impl Overlay {
     }
 
     pub(crate) fn collect_within(&self, caps: &Caps) -> Result<Run, CollectFault> {
+        self.collect_wanted(&WITHOUT_IGNORED, caps)
+    }
+
+    pub(crate) fn collect_wanted(&self, wanted: &Wanted<'_>, caps: &Caps) -> Result<Run, CollectFault> {
         let dir = tempfile::tempdir().unwrap();
         let fd = open(dir.path());
-        let collected = collect(&self.sources(), caps, fd.as_fd())?;
+        let collected = collect(&self.sources(), wanted, caps, fd.as_fd())?;
         Ok(Run { collected, dir, fd })
     }
 }

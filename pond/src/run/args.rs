@@ -1,5 +1,6 @@
 //! The flags of `pond run`, and the sandbox block they spell.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -45,9 +46,18 @@ pub(crate) struct RunArgs {
     /// The directory the job works on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) checkout: PathBuf,
-    /// Also copy the patch, the manifest and the logs into this new directory.
+    /// Work on a private copy of the checkout made now, so that editing it meanwhile does not matter.
+    #[arg(long)]
+    pub(crate) snapshot: bool,
+    /// A file or directory below the checkout to hand over, even if ignored; may be repeated.
+    #[arg(long = "artifact", value_name = "PATH")]
+    pub(crate) artifacts: Vec<OsString>,
+    /// Also put the patch, the manifest, the logs, the summary and the artifacts into this new directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Keep new files that the checkout's own ignore rules match, such as build output.
+    #[arg(long)]
+    pub(crate) keep_ignored: bool,
     /// Print one JSON object instead of the job's output and a summary.
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,16 +4,19 @@
 //! Whatever cannot be enforced on this host is refused before anything starts.
 
 mod args;
+mod attempt;
+mod base;
+mod export;
+mod gather;
 mod sink;
 mod summary;
 mod unconfined;
 mod verdict;
 
-use std::io::{IsTerminal, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pond_policy::backend::Backend;
@@ -23,24 +26,23 @@ use pond_policy::profile::{Commands, Network};
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Job, Native, Provided, Tool, sweep};
+use pond_sandbox::native::{Native, Provided, Tool, sweep};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
-use pond_worker::collect::{Caps, Collected, OverlayXattrs, Sources, collect};
-use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
+use pond_worker::path::RelPath;
 
 pub(crate) use args::RunArgs;
-use sink::Sinks;
-use summary::{ResultSummary, Summary};
-use verdict::Verdict;
+use summary::Summary;
+pub(crate) use verdict::Verdict;
 
-use crate::{output, settings};
-
-/// More output than any build writes for a person to read; past it the job is printing to fill a disk.
-const OUTPUT_BYTES: u64 = 256 << 20;
+use crate::audit::{self, Audit, Fate};
+use crate::{output, runs, settings};
 
 /// This very file, even when it was replaced or removed since it started.
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
+
+/// More than a launch on any control group layout holds at once.
+const DESCRIPTORS: u64 = 64;
 
 /// Runs the command; what keeps it from running is one line, or one object, and exit code 125.
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
@@ -53,26 +55,68 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
+/// Everything a run was asked for, understood.
+#[derive(Debug)]
+struct Request<'a> {
+    args: &'a RunArgs,
+    policy: &'a SandboxPolicy,
+    env: Vec<(String, String)>,
+    artifacts: Vec<RelPath>,
+    tools: Vec<Provided>,
+}
+
 fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
-    if policy.posture().commands == Commands::Allowlisted {
-        pond_policy::command::check(&args.argv)
-            .map_err(|denied| anyhow::anyhow!("{denied} [{}]; {}", denied.code(), denied.hint()))?;
+    let (env, artifacts) = (environment(&args.env)?, export::declared(&args.artifacts)?);
+    let request = Request { args, policy, env, artifacts, tools: tools(&args.tools)? };
+    let state = runs::state()?;
+    let audit = Audit::open(&state)?;
+    let backend = if policy.profile().is_confined() { Backend::Native.name() } else { "none" };
+    let command = audit::Command { argv: &args.argv, profile: policy.profile().name(), backend };
+    if policy.posture().commands == Commands::Allowlisted
+        && let Err(denied) = pond_policy::command::check(&args.argv)
+    {
+        audit.append(&command, &Fate::Denied(denied.code()))?;
+        bail!("{denied} [{}]; {}", denied.code(), denied.hint());
     }
-    let env = environment(&args.env)?;
-    if !policy.profile().is_confined() {
-        return unconfined::run(args, policy);
+    let ran =
+        if policy.profile().is_confined() { confined(&request, state) } else { unconfined::run(&request) };
+    match ran {
+        Ok(ran) => {
+            let Ran { id, returncode, elapsed, timed_out } = ran;
+            audit.append(&command, &Fate::Ran { id: id.as_str(), returncode, elapsed, timed_out })?;
+            Ok(returncode)
+        }
+        Err(fault) => {
+            audit.append(&command, &Fate::DidNotRun)?;
+            Err(fault)
+        }
     }
+}
+
+/// What the audit log says of a command that ran.
+#[derive(Debug)]
+struct Ran {
+    id: JobName,
+    returncode: u8,
+    elapsed: Duration,
+    timed_out: bool,
+}
+
+fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
+    let (args, policy) = (request.args, request.policy);
     enforceable(policy)?;
     if !args.allow_hosts.is_empty() {
         bail!("the native backend's network is closed in this version; --allow-host would have no effect");
     }
-    let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
-    let state = StateDir::open(&directory)?;
+    // Before anything is started: most of what a person gets wrong is wrong here.
+    let checkout = Checkout::open(&args.checkout)?;
+    enough_descriptors()?;
     let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
-    let summary = launch(&mut native, args, policy, &env)?;
+    let (id, summary) = attempt::run(&mut native, request, &checkout)?;
     report(args, &summary)?;
-    Ok(summary.exit_code)
+    let timed_out = summary.verdict == Verdict::TimedOut;
+    Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
 }
 
 /// The worker's own resolution over the block the flags spell.
@@ -111,6 +155,18 @@ fn enforceable(policy: &SandboxPolicy) -> anyhow::Result<()> {
     }
 }
 
+/// Running out half-way would also keep pond from cleaning up.
+fn enough_descriptors() -> anyhow::Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        Some(limit) if limit < DESCRIPTORS => {
+            bail!(
+                "only {limit} open files are allowed, and a run takes up to {DESCRIPTORS}; raise `ulimit -n`"
+            )
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn environment(pairs: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     pairs
         .iter()
@@ -131,106 +187,13 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) && name.bytes().all(plain)
 }
 
-fn launch(
-    native: &mut Native,
-    args: &RunArgs,
-    policy: &SandboxPolicy,
-    env: &[(String, String)],
-) -> anyhow::Result<Summary> {
-    let checkout = Checkout::open(&args.checkout)?;
-    let tools = tools(&args.tools)?;
-    let name = new_name()?;
-    let directory = native.state().runs().join(name.as_str());
-    let job = Job {
-        name: name.clone(),
-        policy,
-        checkout: &checkout,
-        argv: &args.argv,
-        env,
-        exhibits: &[],
-        tools: &tools,
-    };
-    let running = native.launch(&job)?;
-    native.retire();
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(&directory)
-        .with_context(|| format!("making {}", directory.display()))?;
-    let mut sinks = Sinks::open(&directory, !args.json)?;
-    let interrupt = pond_sys::signal::interrupts()?;
-    let stdin = std::io::stdin();
-    let wiring = Wiring {
-        input: if stdin.is_terminal() { None } else { Some(stdin.as_fd()) },
-        interrupt: Some(interrupt.as_fd()),
-    };
-    let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: OUTPUT_BYTES };
-    let mut ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes))?;
-    sinks.finish()?;
-    let collected = gather(&mut ended, &checkout, &directory)?;
-    Ok(summarise(args, policy, &name, directory, &ended, collected))
-}
-
-/// Reads the result, now that nothing inside can change it any more.
-fn gather(ended: &mut Ended, checkout: &Checkout, directory: &Path) -> anyhow::Result<Option<Collected>> {
-    let Some(written) = ended.over.upper.take() else { return Ok(None) };
-    let upper = written.as_fd().try_clone_to_owned()?;
-    let lower = checkout.as_fd().try_clone_to_owned()?;
-    let xattrs =
-        if rustix::process::geteuid().is_root() { OverlayXattrs::Trusted } else { OverlayXattrs::User };
-    let run = std::fs::File::open(directory)?;
-    let collected = collect(&Sources { upper, lower, xattrs }, &Caps::default(), run.as_fd())?;
-    Ok(Some(collected))
-}
-
-fn summarise(
-    args: &RunArgs,
-    policy: &SandboxPolicy,
-    name: &JobName,
-    directory: PathBuf,
-    ended: &Ended,
-    collected: Option<Collected>,
-) -> Summary {
-    let verdict = Verdict::of(ended);
-    Summary {
-        run: name.as_str().to_owned(),
-        command: args.argv.clone(),
-        profile: policy.profile().name(),
-        backend: Backend::Native.name(),
-        exit_code: verdict.code(),
-        verdict,
-        elapsed: ended.elapsed,
-        peak_memory_bytes: ended.over.usage.memory_peak_bytes,
-        output_bytes: ended.output_bytes,
-        process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
-        result: collected.map(|collected| result(&collected, &directory)),
-        network: "closed",
-        directory,
-    }
-}
-
-fn result(collected: &Collected, directory: &Path) -> ResultSummary {
-    let record = &collected.record;
-    ResultSummary {
-        changed: record.changes.len(),
-        rejected: record.rejected.len(),
-        flagged: record
-            .flagged
-            .iter()
-            .map(|flag| format!("{}: {}", flag.path, flag.category.why()))
-            .collect(),
-        git_metadata_changes: record.git_metadata_changes,
-        output_sha256: record.manifest_sha256.to_string(),
-        patch: directory.join("changes.patch"),
-    }
-}
-
-/// A name that sorts by time and does not repeat.
-#[expect(clippy::disallowed_methods, reason = "the command line is the edge where a run gets its time")]
-fn new_name() -> anyhow::Result<JobName> {
-    let mut random = [0; 4];
+/// A name that sorts by time, to the microsecond, and does not repeat.
+fn new_name(now: jiff::Timestamp) -> anyhow::Result<JobName> {
+    let mut random = [0; 2];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-    JobName::try_from(format!("{stamp}-{:08x}", u32::from_le_bytes(random))).map_err(anyhow::Error::msg)
+    let (stamp, micros) = (now.strftime("%Y%m%d-%H%M%S"), now.subsec_nanosecond().unsigned_abs() / 1000);
+    JobName::try_from(format!("{stamp}-{micros:05x}{:04x}", u16::from_le_bytes(random)))
+        .map_err(anyhow::Error::msg)
 }
 
 fn report(args: &RunArgs, summary: &Summary) -> anyhow::Result<()> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::base::BaseSummary;
+use super::gather::{Output, ResultSummary};
 use super::verdict::Verdict;
 
 #[derive(Debug, Serialize)]
@@ -22,20 +24,10 @@ pub(crate) struct Summary {
     pub(crate) output_bytes: u64,
     /// How often the job was refused another process.
     pub(crate) process_refusals: u64,
-    pub(crate) result: Option<ResultSummary>,
+    pub(crate) base: BaseSummary,
+    pub(crate) result: Output,
     pub(crate) network: &'static str,
     pub(crate) directory: PathBuf,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct ResultSummary {
-    pub(crate) changed: usize,
-    pub(crate) rejected: usize,
-    /// Files that tools on this machine act on by themselves; look at them before applying.
-    pub(crate) flagged: Vec<String>,
-    pub(crate) git_metadata_changes: u64,
-    pub(crate) output_sha256: String,
-    pub(crate) patch: PathBuf,
 }
 
 fn millis<S: serde::Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -53,31 +45,59 @@ impl Summary {
         if self.process_refusals > 0 {
             line(&mut text, &format!("the process limit refused {} new processes", self.process_refusals));
         }
-        match &self.result {
-            Some(result) if result.changed > 0 => {
-                let plural = if result.changed == 1 { "" } else { "s" };
-                line(
-                    &mut text,
-                    &format!("{} file{plural} changed: {}", result.changed, result.patch.display()),
-                );
-                line(&mut text, &format!("to keep them: pond apply {}", self.run));
+        match &self.base {
+            BaseSummary::Live { changed_meanwhile: true } => line(
+                &mut text,
+                "the checkout changed while the job ran, which may have seen both states (--snapshot avoids that)",
+            ),
+            BaseSummary::Snapshot { skipped, skipped_names } if *skipped > 0 => {
+                let names = skipped_names.join(", ");
+                line(&mut text, &format!("not in the snapshot: {skipped} special or unreadable: {names}"));
             }
-            Some(_) => line(&mut text, "no file changed"),
-            None => {}
+            BaseSummary::Live { .. } | BaseSummary::Snapshot { .. } => {}
         }
-        if let Some(result) = &self.result {
-            for flagged in &result.flagged {
-                line(&mut text, &format!("look first: {flagged}"));
-            }
-            if result.rejected > 0 {
-                line(
-                    &mut text,
-                    &format!("{} entries left out (devices, sockets, unreadable)", result.rejected),
-                );
+        match &self.result {
+            Output::Nothing => {}
+            Output::Collected(result) => self.collected(&mut text, result),
+            Output::NotCollected { reason, advice } => {
+                line(&mut text, &format!("result not collected: {reason}"));
+                line(&mut text, &format!("to get one: {advice}"));
             }
         }
         text
     }
+
+    fn collected(&self, text: &mut String, result: &ResultSummary) {
+        match result.changed {
+            0 => line(text, "no file changed"),
+            count => {
+                line(text, &format!("{} changed: {}", counted(count, "file"), result.patch.display()));
+                line(text, &format!("to keep them: pond apply {}", self.run));
+            }
+        }
+        for left_out in &result.left_out {
+            let paths = usize::try_from(left_out.paths).unwrap_or(usize::MAX);
+            let what = counted(paths, "new path");
+            line(text, &format!("{what} left out by {} (--keep-ignored keeps them)", left_out.rules));
+        }
+        for flagged in &result.flagged {
+            line(text, &format!("look first: {flagged}"));
+        }
+        if let Some(directory) = &result.artifacts.directory {
+            let count = counted(result.artifacts.copied.len(), "artifact");
+            line(text, &format!("{count}: {}", directory.display()));
+        }
+        for missing in &result.artifacts.missing {
+            line(text, &format!("the job made no artifact {missing}"));
+        }
+        if result.rejected > 0 {
+            line(text, &format!("{} entries left out (devices, sockets, unreadable)", result.rejected));
+        }
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn line(text: &mut String, what: &str) {

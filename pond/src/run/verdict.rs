@@ -2,10 +2,10 @@
 
 use pond_sandbox::native::Ending;
 use pond_worker::supervise::{Ended, Stop};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The limit that ended a job, or the way it ended by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub(crate) enum Verdict {
     Exited { code: u8 },
@@ -16,7 +16,7 @@ pub(crate) enum Verdict {
     NotLaunched { step: String, reason: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
     Memory,

@@ -62,7 +62,8 @@ pub struct Native {
 /// One job to launch.
 #[derive(Debug)]
 pub struct Job<'a> {
-    pub name: JobName,
+    /// What [`Native::reserve`] gave for it.
+    pub record: &'a Live,
     pub policy: &'a SandboxPolicy,
     pub checkout: &'a Checkout,
     pub argv: &'a [String],
@@ -91,11 +92,15 @@ impl Native {
         self.launcher.retire();
     }
 
-    /// The record comes first: from then on a sweep can clean up after us at any step.
+    /// The record comes first: from then on a sweep can clean up after us at any step. Whoever holds it closes it when
+    /// all that was made for the job is gone, or abandons it.
+    pub fn reserve(&self, job: JobName) -> Result<Live, LaunchFault> {
+        let made = Made::Native { cgroups: self.cgroups.directories(job.as_str()) };
+        Ok(Live::write(&self.state, Record { job, made })?)
+    }
+
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
-        let made = Made::Native { cgroups: self.cgroups.directories(job.name.as_str()) };
-        let live = Live::write(&self.state, &Record { job: job.name.clone(), made })?;
         let (identity, range) = self.identity(job.checkout)?;
         let plan = plan(&Facts {
             places: &self.places,
@@ -117,7 +122,7 @@ impl Native {
             }
         };
         let group = self.cgroups.create(
-            job.name.as_str(),
+            job.record.job().as_str(),
             &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
         )?;
         let pipes = Pipes::new(identity).map_err(LaunchFault::Pipes)?;
@@ -132,10 +137,9 @@ impl Native {
         };
         if let Err(fault) = self.launcher.send(&plan, &with) {
             group.remove()?;
-            live.close()?;
             return Err(fault.into());
         }
-        Ok(Running::new(pipes.keep(), group, range, live))
+        Ok(Running::new(pipes.keep(), group, range))
     }
 
     fn identity(&self, checkout: &Checkout) -> Result<(Identity, Option<IdRange>), LaunchFault> {

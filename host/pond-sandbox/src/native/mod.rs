@@ -17,6 +17,6 @@ mod tools;
 pub use launch::{Job, LaunchFault, Native, NativeFault};
 pub use launcher::{Launcher, LauncherFault};
 pub use plan::{Exhibit, PlanFault};
-pub use reap::{SweepFault, Swept, sweep};
+pub use reap::{SweepFault, Swept, abandon, sweep};
 pub use running::{Ending, Over, Running, RunningFault, Streams, Upper};
 pub use tools::{Provided, Tool, ToolFault};

@@ -2,7 +2,7 @@
 //! descriptors; what can be left is an empty control group, a record and a half-written result.
 
 use super::cgroup::{self, CgroupFault};
-use crate::record::{self, Made, RecordFault};
+use crate::record::{self, JobName, Live, Made, RecordFault};
 use crate::state::StateDir;
 
 #[derive(Debug, thiserror::Error)]
@@ -25,18 +25,27 @@ pub struct Swept {
 pub fn sweep(state: &StateDir) -> Result<Swept, SweepFault> {
     let mut swept = Swept::default();
     for dead in record::dead(state)? {
-        let job = dead.job.as_str().to_owned();
-        if let Some(Made::Native { cgroups }) = &dead.made {
-            cgroup::reclaim(cgroups)?;
-        }
-        match std::fs::remove_dir_all(state.runs().join(&job)) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                return Err(SweepFault::Result { job, source });
-            }
-            Ok(()) | Err(_) => {}
-        }
+        remove(state, &dead.job, dead.made.as_ref())?;
+        swept.jobs.push(dead.job.as_str().to_owned());
         dead.close()?;
-        swept.jobs.push(job);
     }
     Ok(swept)
+}
+
+/// Ends a job that did not come to its end, as a sweep would: what was made for it goes, and then its record.
+pub fn abandon(state: &StateDir, live: Live) -> Result<(), SweepFault> {
+    remove(state, live.job(), Some(live.made()))?;
+    Ok(live.close()?)
+}
+
+fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), SweepFault> {
+    if let Some(Made::Native { cgroups }) = made {
+        cgroup::reclaim(cgroups)?;
+    }
+    match std::fs::remove_dir_all(state.runs().join(job.as_str())) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(SweepFault::Result { job: job.as_str().to_owned(), source })
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

@@ -10,7 +10,6 @@ use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
-use crate::record::{Live, RecordFault};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunningFault {
@@ -20,8 +19,6 @@ pub enum RunningFault {
     Kill(#[source] std::io::Error),
     #[error(transparent)]
     Cgroup(#[from] CgroupFault),
-    #[error(transparent)]
-    Record(#[from] RecordFault),
 }
 
 #[derive(Debug)]
@@ -61,7 +58,6 @@ pub struct Running {
     ending: Option<Ending>,
     group: JobCgroup,
     lifeline: OwnedFd,
-    live: Live,
     _range: Option<IdRange>,
 }
 
@@ -92,7 +88,7 @@ impl Drop for Upper {
 }
 
 impl Running {
-    pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>, live: Live) -> Self {
+    pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>) -> Self {
         Self {
             streams: ends.streams,
             report: ends.report,
@@ -101,7 +97,6 @@ impl Running {
             ending: None,
             group,
             lifeline: ends.lifeline,
-            live,
             _range: range,
         }
     }
@@ -157,7 +152,6 @@ impl Running {
         let usage = self.group.usage()?;
         self.group.kill()?;
         self.group.remove()?;
-        self.live.close()?;
         Ok(Over { ending, usage, upper: self.upper.map(Upper) })
     }
 }

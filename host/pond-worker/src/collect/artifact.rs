@@ -9,13 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Mode as Permissions;
 use rustix::io::Errno;
 
+use super::Record;
 use super::change::{Change, Delta, Leaf, Mode, Reason, Rejected};
 use super::walk::Findings;
 use crate::beneath;
 use crate::object::{Sparse, Store};
 use crate::path::RelPath;
 
-const EDIT_RESULT: &[u8] = b"edit_result.json";
+pub(super) const EDIT_RESULT: &[u8] = b"edit_result.json";
 const EDIT_RESULT_BYTES: u64 = 1 << 20;
 
 /// Takes the report out of the changes, unless the base had one, in which case it is an ordinary change as well.
@@ -64,16 +65,17 @@ pub enum ArtifactFault {
     Copy { path: RelPath, source: io::Error },
 }
 
-/// Copies new regular files that are, or lie below, a declared path into `out`, under their own relative paths.
+/// Copies new regular files that are, or lie below, a declared path into `out`, under their own relative paths. Ignored
+/// ones are there only if they were declared to the collection, too.
 pub fn copy_artifacts(
     run: BorrowedFd<'_>,
-    changes: &[Change],
+    record: &Record,
     declared: &[RelPath],
     out: BorrowedFd<'_>,
 ) -> Result<Artifacts, ArtifactFault> {
     let store = Store::open(run).map_err(|source| ArtifactFault::Store { source })?;
     let mut copied = Vec::new();
-    for change in changes {
+    for change in record.changes.iter().chain(&record.artifacts) {
         let Some(leaf) = regular(change) else { continue };
         if declared.iter().any(|wanted| change.path.is_within(wanted)) {
             copy_one(&store, &change.path, leaf, out)?;

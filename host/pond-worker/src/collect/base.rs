@@ -50,6 +50,20 @@ pub(crate) fn look(lower: BorrowedFd<'_>, path: &[u8], budget: &mut Budget) -> R
     }
 }
 
+/// True when the job's path is new: nothing of the base was there to see.
+pub(super) fn is_absent(lower: BorrowedFd<'_>, path: &[u8]) -> Result<bool, CollectFault> {
+    let failed = |errno| CollectFault::read(path, errno);
+    match beneath::open_handle(lower, path) {
+        Ok(handle) => {
+            let stat = rustix::fs::fstat(&handle).map_err(failed)?;
+            Ok(beneath::kind(&stat) == FileType::CharacterDevice && stat.st_rdev == 0)
+        }
+        Err(errno) if beneath::is_absent(errno) => Ok(true),
+        Err(Errno::ACCESS | Errno::XDEV) => Ok(false),
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
 fn link(handle: &OwnedFd, path: &[u8], stat: Stat) -> Result<Base, CollectFault> {
     let target = beneath::link_target(handle.as_fd()).map_err(|errno| CollectFault::read(path, errno))?;
     Ok(Base::Leaf(link_leaf(&target), stat))

@@ -2,6 +2,7 @@
 
 mod acts;
 mod hostile;
+mod ignored;
 mod patches;
 
 use super::*;

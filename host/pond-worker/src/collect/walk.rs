@@ -7,6 +7,7 @@
 
 mod leaf;
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,8 +16,9 @@ use rustix::io::Errno;
 
 use super::caps::{Budget, Caps, PATH_BYTES};
 use super::change::{Change, Reason, Rejected};
+use super::ignored::{LeftOut, Reader, RuleFile, Scope};
 use super::overlay::{DirectoryMark, Upper};
-use super::{CollectFault, Sources};
+use super::{CollectFault, Sources, Wanted};
 use crate::object::Store;
 use crate::path::{is_git_name, quoted};
 use crate::{apply, beneath};
@@ -27,28 +29,43 @@ pub(super) struct Findings {
     pub(super) changes: Vec<Change>,
     pub(super) rejected: Vec<Rejected>,
     pub(super) git_metadata: u64,
+    /// Declared artifacts that the ignore rules leave out of the changes.
+    pub(super) artifacts: Vec<Change>,
+    pub(super) left_out: Vec<LeftOut>,
 }
 
-pub(super) fn walk(sources: &Sources, caps: &Caps, store: &Store) -> Result<Findings, CollectFault> {
-    let mut walk =
-        Walk { sources, store, budget: Budget::new(caps), tasks: Vec::new(), found: Findings::default() };
-    walk.tasks.push(Task::Merge(Place { path: Vec::new(), depth: 0 }, Cover::Merged));
+pub(super) fn walk(
+    sources: &Sources,
+    wanted: &Wanted<'_>,
+    caps: &Caps,
+    store: &Store,
+) -> Result<Findings, CollectFault> {
+    let mut rules = Reader::new(sources.lower.as_fd(), wanted.ignored);
+    let scope = rules.repository();
+    let mut walk = Walk {
+        sources,
+        wanted,
+        store,
+        rules,
+        budget: Budget::new(caps),
+        tasks: vec![Task::Merge(Place { path: Vec::new(), depth: 0 }, Cover::Merged, scope)],
+        left_out: BTreeMap::new(),
+        found: Findings::default(),
+    };
     while let Some(task) = walk.tasks.pop() {
         match task {
-            Task::Merge(dir, cover) => walk.merge(&dir, cover)?,
+            Task::Merge(dir, cover, outer) => walk.merge(&dir, cover, outer)?,
             Task::Gone(dir) => walk.gone(&dir)?,
             Task::GitMetadata(dir) => walk.git_metadata(&dir)?,
         }
     }
-    walk.found.changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    walk.found.rejected.sort_unstable();
-    Ok(walk.found)
+    Ok(walk.finish())
 }
 
 #[derive(Debug)]
 enum Task {
-    /// A directory of the upper layer, compared with the base.
-    Merge(Place, Cover),
+    /// A directory of the upper layer, compared with the base, in the scope of the rules above it.
+    Merge(Place, Cover, Scope),
     /// A directory of the base that is gone from the job's view.
     Gone(Place),
     /// A directory of git metadata in the upper layer.
@@ -71,14 +88,17 @@ struct Place {
 
 struct Walk<'a> {
     sources: &'a Sources,
+    wanted: &'a Wanted<'a>,
     store: &'a Store,
+    rules: Reader<'a>,
     budget: Budget,
     tasks: Vec<Task>,
+    left_out: BTreeMap<RuleFile, u64>,
     found: Findings,
 }
 
 impl Walk<'_> {
-    fn merge(&mut self, dir: &Place, inherited: Cover) -> Result<(), CollectFault> {
+    fn merge(&mut self, dir: &Place, inherited: Cover, outer: Scope) -> Result<(), CollectFault> {
         let Some(fd) = self.open_upper(dir)? else { return Ok(()) };
         let mark = self
             .sources
@@ -90,8 +110,11 @@ impl Walk<'_> {
             DirectoryMark::Opaque => Cover::Hidden,
             DirectoryMark::Redirected => return self.reject(&dir.path, Reason::Redirect),
         };
+        let scope = self.rules.enter(&dir.path, outer);
         let fault = |errno| CollectFault::read(&dir.path, errno);
-        beneath::each_name(fd.as_fd(), fault, |name| self.upper_entry(dir, fd.as_fd(), name, cover))?;
+        beneath::each_name(fd.as_fd(), fault, |name| {
+            self.upper_entry((dir, fd.as_fd()), name, cover, &scope)
+        })?;
         match cover {
             Cover::Merged => Ok(()),
             Cover::Hidden => self.hidden(dir, fd.as_fd()),
@@ -100,10 +123,10 @@ impl Walk<'_> {
 
     fn upper_entry(
         &mut self,
-        dir: &Place,
-        fd: BorrowedFd<'_>,
+        (dir, fd): (&Place, BorrowedFd<'_>),
         name: &CStr,
         cover: Cover,
+        scope: &Scope,
     ) -> Result<(), CollectFault> {
         let child = match self.admit(dir, name)? {
             Admission::Admitted(child) => child,
@@ -112,11 +135,21 @@ impl Walk<'_> {
         };
         let entry = self.sources.xattrs.entry(fd, name);
         match entry.map_err(|errno| CollectFault::read(&child.path, errno))? {
-            Upper::File(file, stat) => self.file(child, file, &stat),
-            Upper::Link(target) => self.link(child, &target),
-            Upper::Directory => self.directory(child, cover),
+            Upper::File(file, stat) => match self.part(&child, scope)? {
+                Part::Result => self.file(child, file, &stat),
+                Part::Ignored(_) if self.wanted.has(&child.path) => self.artifact(&child, file, &stat),
+                Part::Ignored(rules) => self.leave_out(rules),
+            },
+            Upper::Link(target) => match self.part(&child, scope)? {
+                Part::Result => self.link(child, &target),
+                Part::Ignored(rules) => self.leave_out(rules),
+            },
+            Upper::Refused(reason) => match self.part(&child, scope)? {
+                Part::Result => self.reject(&child.path, reason),
+                Part::Ignored(rules) => self.leave_out(rules),
+            },
+            Upper::Directory => self.directory(child, cover, scope),
             Upper::Whiteout => self.deleted(child),
-            Upper::Refused(reason) => self.reject(&child.path, reason),
             Upper::Unsteady => Err(CollectFault::Changed { path: quoted("", &child.path) }),
         }
     }
@@ -227,6 +260,22 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn leave_out(&mut self, rules: RuleFile) -> Result<(), CollectFault> {
+        let paths = self.left_out.entry(rules).or_default();
+        *paths = paths.saturating_add(1);
+        Ok(())
+    }
+
+    fn finish(self) -> Findings {
+        let mut found = self.found;
+        found.changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        found.artifacts.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        found.rejected.sort_unstable();
+        let left_out = self.left_out.into_iter();
+        found.left_out = left_out.map(|(rules, paths)| LeftOut { rules: rules.to_string(), paths }).collect();
+        found
+    }
+
     fn reject(&mut self, path: &[u8], reason: Reason) -> Result<(), CollectFault> {
         let path = quoted("", path);
         self.budget.spend_path(path.as_bytes())?;
@@ -240,6 +289,12 @@ enum Admission {
     Admitted(Place),
     GitMetadata(Place),
     Refused,
+}
+
+/// Where a leaf of the upper layer belongs.
+enum Part {
+    Result,
+    Ignored(RuleFile),
 }
 
 impl Place {

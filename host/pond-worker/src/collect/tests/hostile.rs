@@ -370,20 +370,19 @@ fn artifacts_are_regular_files_below_declared_paths() {
     let path = |text: &str| RelPath::from_bytes(text.as_bytes()).unwrap();
     let declared = ["dist", "report.txt", "absent"].map(path);
     let fd = crate::testkit::open(out.path());
-    let copied =
-        copy_artifacts(run.fd.as_fd(), &run.collected.record.changes, &declared, fd.as_fd()).unwrap();
+    let copied = copy_artifacts(run.fd.as_fd(), &run.collected.record, &declared, fd.as_fd()).unwrap();
     let expected =
         Artifacts { copied: vec![path("dist/app"), path("report.txt")], missing: vec![path("absent")] };
     assert_eq!(copied, expected);
     let written = tree(&[("dist/app", file("binary")), ("report.txt", file("yes"))]);
     assert_eq!(crate::testkit::read_tree(out.path()), written);
     // Nothing is overwritten, and a link planted in the output directory is not followed.
-    let again = copy_artifacts(run.fd.as_fd(), &run.collected.record.changes, &declared, fd.as_fd());
+    let again = copy_artifacts(run.fd.as_fd(), &run.collected.record, &declared, fd.as_fd());
     assert!(matches!(again, Err(ArtifactFault::Create { .. })), "{again:?}");
     let trap = tempfile::tempdir().unwrap();
     symlink(out.path(), trap.path().join("dist")).unwrap();
     let fd = crate::testkit::open(trap.path());
-    let trapped = copy_artifacts(run.fd.as_fd(), &run.collected.record.changes, &declared, fd.as_fd());
+    let trapped = copy_artifacts(run.fd.as_fd(), &run.collected.record, &declared, fd.as_fd());
     assert!(matches!(trapped, Err(ArtifactFault::Directory { .. })), "{trapped:?}");
 }
 
@@ -435,7 +434,7 @@ fn an_ordinary_user_is_told_what_could_not_be_read() {
     let record = std::thread::scope(|scope| {
         let collecting = scope.spawn(|| {
             rustix::thread::set_thread_uid(user).unwrap();
-            collect(&sources, &Caps::default(), fd.as_fd()).unwrap().record
+            collect(&sources, &crate::testkit::WITHOUT_IGNORED, &Caps::default(), fd.as_fd()).unwrap().record
         });
         collecting.join().unwrap()
     });

@@ -5,20 +5,51 @@ use std::os::fd::AsFd;
 
 use rustix::fs::Stat;
 
-use super::{Cover, Place, Task, Walk};
+use super::{Cover, Part, Place, Task, Walk};
 use crate::collect::CollectFault;
+use crate::collect::artifact::EDIT_RESULT;
 use crate::collect::base::{self, Base};
 use crate::collect::change::{Change, Delta, Leaf, Mode, Reason};
+use crate::collect::ignored::{Scope, Shape};
 use crate::collect::overlay::same_file;
 use crate::object::Incoming;
 use crate::path::{RelPath, quoted};
 use crate::{beneath, fault};
 
 impl Walk<'_> {
-    pub(super) fn file(&mut self, place: Place, mut file: File, stat: &Stat) -> Result<(), CollectFault> {
+    /// Only what is new can be left out: git goes on showing changes to a file it knows, whatever the rules say.
+    pub(super) fn part(&mut self, place: &Place, scope: &Scope) -> Result<Part, CollectFault> {
+        let Some(rules) = scope.ignores(&place.path, Shape::Leaf) else { return Ok(Part::Result) };
+        let is_new = base::is_absent(self.sources.lower.as_fd(), &place.path)?;
+        if is_new && place.path != EDIT_RESULT { Ok(Part::Ignored(rules)) } else { Ok(Part::Result) }
+    }
+
+    pub(super) fn file(&mut self, place: Place, file: File, stat: &Stat) -> Result<(), CollectFault> {
+        match self.take(&place, file, stat)? {
+            Some((leaf, incoming)) => self.compare(place, leaf, &incoming),
+            None => Ok(()),
+        }
+    }
+
+    /// A new file that the rules ignore and the caller asked for.
+    pub(super) fn artifact(&mut self, place: &Place, file: File, stat: &Stat) -> Result<(), CollectFault> {
+        let Some((new, incoming)) = self.take(place, file, stat)? else { return Ok(()) };
+        self.store.keep(&incoming).map_err(|source| CollectFault::Store { source })?;
+        let change = self.change(place, Delta::Added { new })?;
+        self.found.artifacts.push(change);
+        Ok(())
+    }
+
+    /// Copies a file into the store; nothing when it is too large.
+    fn take(
+        &mut self,
+        place: &Place,
+        mut file: File,
+        stat: &Stat,
+    ) -> Result<Option<(Leaf, Incoming)>, CollectFault> {
         let size = beneath::size(stat);
         if size > self.budget.caps().file_bytes {
-            return self.reject(&place.path, Reason::FileTooLarge);
+            return self.reject(&place.path, Reason::FileTooLarge).map(|()| None);
         }
         self.budget.spend_bytes(size)?;
         fault::point();
@@ -30,7 +61,7 @@ impl Walk<'_> {
             return Err(CollectFault::Changed { path: quoted("", &place.path) });
         }
         let leaf = Leaf { mode: Mode::of_file(stat.st_mode), size, sha256: incoming.digest };
-        self.compare(place, leaf, &incoming)
+        Ok(Some((leaf, incoming)))
     }
 
     pub(super) fn link(&mut self, place: Place, target: &[u8]) -> Result<(), CollectFault> {
@@ -66,14 +97,26 @@ impl Walk<'_> {
         }
     }
 
-    /// An upper directory; a base leaf it replaced is gone.
-    pub(super) fn directory(&mut self, place: Place, cover: Cover) -> Result<(), CollectFault> {
-        match self.base(&place)? {
+    /// An upper directory; a base leaf it replaced is gone. One that is new and ignored is not even opened.
+    pub(super) fn directory(
+        &mut self,
+        place: Place,
+        cover: Cover,
+        outer: &Scope,
+    ) -> Result<(), CollectFault> {
+        let base = self.base(&place)?;
+        let is_new = !matches!(base, Base::Directory);
+        match base {
             Base::Leaf(base, _) => self.record(&place, Delta::Deleted { base })?,
             Base::Unusable => self.reject(&place.path, Reason::BaseUnusable)?,
             Base::Absent | Base::Directory => {}
         }
-        self.push(place, |dir| Task::Merge(dir, cover))
+        let scope = match outer.ignores(&place.path, Shape::Directory) {
+            None => outer.clone(),
+            Some(rules) if is_new && !self.wanted.leads_through(&place.path) => return self.leave_out(rules),
+            Some(rules) => Scope::Ignored(rules),
+        };
+        self.push(place, |dir| Task::Merge(dir, cover, scope))
     }
 
     /// A path of the base that the job no longer sees.
@@ -91,11 +134,16 @@ impl Walk<'_> {
     }
 
     fn record(&mut self, place: &Place, delta: Delta) -> Result<(), CollectFault> {
+        let change = self.change(place, delta)?;
+        self.found.changes.push(change);
+        Ok(())
+    }
+
+    fn change(&mut self, place: &Place, delta: Delta) -> Result<Change, CollectFault> {
         self.budget.spend_path(&place.path)?;
         let path = RelPath::from_bytes(&place.path)
             .map_err(|source| CollectFault::Name { path: quoted("", &place.path), source })?;
-        self.found.changes.push(Change { path, delta });
-        Ok(())
+        Ok(Change { path, delta })
     }
 }
 

@@ -1,0 +1,162 @@
+//! The base's own ignore rules: what git would not list as new, read from the checkout the job started from.
+//!
+//! Rules come from every `.gitignore` of the base between its root and the directory in question and from its
+//! `.git/info/exclude`; never from the job's versions of them, and never from the settings of whoever runs pond.
+//! The base may be hostile, too: rule files are read by descriptor, regular files only, within a budget. A file or a line
+//! that cannot be used leaves nothing out, so the failure shows more, never less.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::FileType;
+use serde::{Deserialize, Serialize};
+
+use crate::beneath;
+use crate::path::quoted;
+
+const PER_DIRECTORY: &[u8] = b".gitignore";
+const OF_REPOSITORY: &[u8] = b".git/info/exclude";
+const FILE_BYTES: u64 = 128 << 10;
+const TOTAL_BYTES: u64 = 2 << 20;
+
+/// What happens to new paths that the base's ignore rules match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ignored {
+    LeaveOut,
+    Keep,
+}
+
+/// How many new paths one rule file left out. A directory counts once, whatever it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    pub rules: String,
+    pub paths: u64,
+}
+
+/// What the rules say about the entries of one directory.
+#[derive(Debug, Clone)]
+pub(super) enum Scope {
+    Open,
+    Ruled(Rc<Rules>),
+    /// The directory itself is ignored, and with it all that is new below; no deeper rule can take that back.
+    Ignored(RuleFile),
+}
+
+/// The printable name of the file that had the last word.
+pub(super) type RuleFile = Rc<str>;
+
+#[derive(Debug)]
+pub(super) struct Rules {
+    matcher: Gitignore,
+    /// Length of the path of the directory the patterns are relative to.
+    depth: usize,
+    file: RuleFile,
+    above: Scope,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Leaf,
+    Directory,
+}
+
+/// Reads rule files of one base as the walk comes by.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    lower: BorrowedFd<'a>,
+    room: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(lower: BorrowedFd<'a>, ignored: Ignored) -> Self {
+        let room = match ignored {
+            Ignored::LeaveOut => TOTAL_BYTES,
+            Ignored::Keep => 0,
+        };
+        Self { lower, room }
+    }
+
+    /// The scope above the root directory.
+    pub(super) fn repository(&mut self) -> Scope {
+        self.with(OF_REPOSITORY, 0, Scope::Open)
+    }
+
+    /// The scope of the entries of `dir`, which lies in `outer`.
+    pub(super) fn enter(&mut self, dir: &[u8], outer: Scope) -> Scope {
+        if let Scope::Ignored(_) = outer {
+            return outer;
+        }
+        let (depth, mut path) =
+            if dir.is_empty() { (0, Vec::new()) } else { (dir.len() + 1, [dir, b"/"].concat()) };
+        path.extend_from_slice(PER_DIRECTORY);
+        self.with(&path, depth, outer)
+    }
+
+    fn with(&mut self, path: &[u8], depth: usize, above: Scope) -> Scope {
+        let matcher = self.read(path).and_then(|text| matcher(&text));
+        match matcher {
+            Some(matcher) => {
+                Scope::Ruled(Rc::new(Rules { matcher, depth, file: quoted("", path).into(), above }))
+            }
+            None => above,
+        }
+    }
+
+    fn read(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+        let limit = FILE_BYTES.min(self.room);
+        if limit == 0 {
+            return None;
+        }
+        let stat = rustix::fs::fstat(beneath::open_handle(self.lower, path).ok()?).ok()?;
+        if beneath::kind(&stat) != FileType::RegularFile || beneath::size(&stat) > limit {
+            return None;
+        }
+        let mut text = Vec::new();
+        let file = File::from(beneath::open_file(self.lower, path).ok()?);
+        let read = file.take(limit).read_to_end(&mut text).ok()?;
+        self.room -= u64::try_from(read).unwrap_or(u64::MAX).min(self.room);
+        Some(text)
+    }
+}
+
+fn matcher(text: &[u8]) -> Option<Gitignore> {
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let mut builder = GitignoreBuilder::new("");
+    for line in text.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if let Ok(line) = std::str::from_utf8(line)
+            && builder.add_line(None, line).is_err()
+        {
+            continue;
+        }
+    }
+    builder.build().ok().filter(|matcher| !matcher.is_empty())
+}
+
+impl Scope {
+    /// The file whose rule ignores `path`, an entry of the directory this scope is for.
+    pub(super) fn ignores(&self, path: &[u8], shape: Shape) -> Option<RuleFile> {
+        let mut scope = self;
+        loop {
+            let rules = match scope {
+                Self::Open => return None,
+                Self::Ignored(file) => return Some(Rc::clone(file)),
+                Self::Ruled(rules) => rules,
+            };
+            let relative = Path::new(OsStr::from_bytes(path.get(rules.depth..).unwrap_or_default()));
+            match rules.matcher.matched(relative, shape == Shape::Directory) {
+                Match::Ignore(_) => return Some(Rc::clone(&rules.file)),
+                Match::Whitelist(_) => return None,
+                Match::None => scope = &rules.above,
+            }
+        }
+    }
+}

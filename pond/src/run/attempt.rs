@@ -1,0 +1,166 @@
+//! One confined run, from its record to its summary. The record comes first and goes last: when it is closed, everything worth
+//! keeping is in the run's directory; when something fails on the way, it is abandoned with all that was made.
+
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use pond_policy::backend::Backend;
+use pond_policy::quote::quote;
+use pond_sandbox::checkout::Checkout;
+use pond_sandbox::native::{Ending, Job, Native, abandon};
+use pond_sandbox::record::{JobName, Live};
+use pond_wire::jail::Step;
+use pond_worker::collect::{Ignored, Wanted};
+use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
+
+use super::base::{Base, BaseSummary};
+use super::export::{self, Out};
+use super::gather::{Output, gather};
+use super::sink::Sinks;
+use super::summary::Summary;
+use super::verdict::Verdict;
+use super::{Request, new_name};
+use crate::runs::{self, RunInfo};
+
+/// More output than any build writes for a person to read; past it the job is printing to fill a disk.
+const OUTPUT_BYTES: u64 = 256 << 20;
+
+/// What a person can do about a launch that failed here.
+fn advice(step: Step, base: &Base<'_>) -> &'static str {
+    match (step, base) {
+        (Step::MapOwner | Step::OpenCheckout | Step::MountWorkspace, Base::Live(..)) => {
+            "; its file system does not allow it, a private copy would: --snapshot"
+        }
+        (Step::Exec, _) => "; a program, and the interpreter it names, must be under /usr or in the checkout",
+        _ => "",
+    }
+}
+
+pub(super) fn run(
+    native: &mut Native,
+    request: &Request<'_>,
+    checkout: &Checkout,
+) -> anyhow::Result<(JobName, Summary)> {
+    let mut out = request.args.out.as_deref().map(Out::create).transpose()?;
+    let started = runs::now();
+    let record = native.reserve(new_name(started)?)?;
+    let id = record.job().clone();
+    let attempt = Attempt { request, checkout, record: &record, started };
+    match attempt.carry_out(native, out.as_mut()) {
+        Ok(summary) => {
+            record.close()?;
+            Ok((id, summary))
+        }
+        Err(fault) => match abandon(native.state(), record) {
+            Ok(()) => Err(fault),
+            Err(left) => Err(fault.context(format!("{left}; the next start tries again"))),
+        },
+    }
+}
+
+struct Attempt<'a> {
+    request: &'a Request<'a>,
+    checkout: &'a Checkout,
+    record: &'a Live,
+    started: Timestamp,
+}
+
+impl Attempt<'_> {
+    fn carry_out(&self, native: &mut Native, out: Option<&mut Out>) -> anyhow::Result<Summary> {
+        let directory = native.state().runs().join(self.record.job().as_str());
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        let base = match self.request.args.snapshot {
+            true => Base::snapshot(self.checkout, &directory)?,
+            false => Base::live(self.checkout),
+        };
+        let mut ended = self.watch(native, base.checkout(), &directory)?;
+        let verdict = Verdict::of(&ended);
+        if let Ending::NotLaunched { step, .. } = ended.over.ending {
+            let command = self.request.args.argv.first().map_or("", String::as_str);
+            bail!("{} {}{}", quote(command), verdict.sentence(), advice(step, &base));
+        }
+        let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
+        let declared = &self.request.artifacts;
+        let wanted = Wanted { ignored, artifacts: declared };
+        let gathered = gather(&mut ended, base.checkout().as_fd(), &wanted, &directory)?;
+        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
+        let base = base.finish(gathered.record())?;
+        let result = gathered.summary(&directory, artifacts);
+        let summary = self.summarise(&ended, verdict, (base, result), directory);
+        self.keep(&summary, out)?;
+        Ok(summary)
+    }
+
+    /// Launches the job and stays with it to its end.
+    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Ended> {
+        let Request { args, policy, env, tools, .. } = self.request;
+        let job = Job { record: self.record, policy, checkout, argv: &args.argv, env, exhibits: &[], tools };
+        let running = native.launch(&job)?;
+        native.retire();
+        let mut sinks = Sinks::open(directory, !args.json)?;
+        let interrupt = pond_sys::signal::interrupts()?;
+        let stdin = std::io::stdin();
+        let wiring = Wiring {
+            input: if stdin.is_terminal() { None } else { Some(stdin.as_fd()) },
+            interrupt: Some(interrupt.as_fd()),
+        };
+        let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: OUTPUT_BYTES };
+        let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes))?;
+        sinks.finish()?;
+        Ok(ended)
+    }
+
+    fn summarise(
+        &self,
+        ended: &Ended,
+        verdict: Verdict,
+        (base, result): (BaseSummary, Output),
+        directory: PathBuf,
+    ) -> Summary {
+        Summary {
+            run: self.record.job().as_str().to_owned(),
+            command: self.request.args.argv.clone(),
+            profile: self.request.policy.profile().name(),
+            backend: Backend::Native.name(),
+            exit_code: verdict.code(),
+            verdict,
+            elapsed: ended.elapsed,
+            peak_memory_bytes: ended.over.usage.memory_peak_bytes,
+            output_bytes: ended.output_bytes,
+            process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
+            base,
+            result,
+            network: "closed",
+            directory,
+        }
+    }
+
+    /// The last writes: with `run.json` the run is complete.
+    fn keep(&self, summary: &Summary, out: Option<&mut Out>) -> anyhow::Result<()> {
+        if let Some(out) = out {
+            out.fill(&summary.directory, summary)?;
+        }
+        let changed = match &summary.result {
+            Output::Collected(result) => Some(result.changed),
+            Output::Nothing | Output::NotCollected { .. } => None,
+        };
+        let info = RunInfo {
+            run: self.record.job().clone(),
+            command: summary.command.clone(),
+            checkout: self.checkout.named.path.clone(),
+            profile: summary.profile.to_owned(),
+            verdict: summary.verdict.clone(),
+            started: self.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            elapsed_ms: u64::try_from(summary.elapsed.as_millis()).unwrap_or(u64::MAX),
+            changed,
+        };
+        info.save(&summary.directory)
+    }
+}

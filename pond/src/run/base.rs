@@ -1,0 +1,72 @@
+//! What a job's copy lies on: the live checkout, or a snapshot of it in the run's own directory.
+
+use std::fs::{DirBuilder, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use pond_sandbox::checkout::Checkout;
+use pond_worker::collect::{Record, changed_since};
+use pond_worker::snapshot::{Copied, snapshot};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::Serialize;
+
+/// What the summary says about it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub(crate) enum BaseSummary {
+    Live { changed_meanwhile: bool },
+    Snapshot { skipped: u64, skipped_names: Vec<String> },
+}
+
+#[derive(Debug)]
+pub(super) enum Base<'a> {
+    /// The tree itself, and when the job began to look at it.
+    Live(&'a Checkout, Timespec),
+    Snapshot {
+        place: PathBuf,
+        copy: Checkout,
+        copied: Copied,
+    },
+}
+
+impl<'a> Base<'a> {
+    /// The clock is the one file systems stamp with.
+    pub(super) fn live(checkout: &'a Checkout) -> Self {
+        Self::Live(checkout, clock_gettime(ClockId::RealtimeCoarse))
+    }
+
+    /// Copies the checkout into the run's directory, which a sweep removes if we do not.
+    pub(super) fn snapshot(checkout: &Checkout, run: &Path) -> anyhow::Result<Self> {
+        let place = run.join("snapshot");
+        DirBuilder::new().mode(0o700).create(&place)?;
+        let target = File::open(&place)?;
+        let copied = snapshot(checkout.as_fd(), target.as_fd()).context("making the snapshot")?;
+        let copy = Checkout::open(&place)?;
+        Ok(Self::Snapshot { place, copy, copied })
+    }
+
+    pub(super) fn checkout(&self) -> &Checkout {
+        match self {
+            Self::Live(checkout, _) => checkout,
+            Self::Snapshot { copy, .. } => copy,
+        }
+    }
+
+    /// Removes the snapshot, and says what there is to say.
+    pub(super) fn finish(self, record: Option<&Record>) -> anyhow::Result<BaseSummary> {
+        match self {
+            Self::Live(checkout, since) => {
+                let changed =
+                    record.map(|record| changed_since(checkout.as_fd(), record, since)).transpose()?;
+                Ok(BaseSummary::Live { changed_meanwhile: changed.unwrap_or(false) })
+            }
+            Self::Snapshot { place, copied, .. } => {
+                std::fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
+                let Copied { skipped, skipped_names, .. } = copied;
+                Ok(BaseSummary::Snapshot { skipped, skipped_names })
+            }
+        }
+    }
+}

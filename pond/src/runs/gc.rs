@@ -1,0 +1,98 @@
+//! `pond gc`: sweeps what killed runs left, and removes old runs. A run that has its record is never touched.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use pond_sandbox::native::sweep;
+use pond_sandbox::record;
+use pond_sandbox::state::StateDir;
+use serde::Serialize;
+
+use super::{RunInfo, names, now, state};
+use crate::output;
+
+const KEPT: usize = 50;
+/// An apply of this run was cut short; what undoes it is in the run's directory.
+const UNFINISHED_APPLY: &str = "apply.journal";
+
+/// Clean up after killed runs and remove old ones. Without flags the newest 50 stay.
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Keep at least so many of the newest runs.
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    /// Remove only runs that started longer ago than this, such as 12h or 30d.
+    #[arg(long, value_name = "TIME")]
+    older_than: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Collected {
+    /// Jobs whose owner had died.
+    swept: Vec<String>,
+    removed: Vec<String>,
+    kept: usize,
+}
+
+pub(crate) fn main(args: &GcArgs) -> ExitCode {
+    match collect(args) {
+        Ok(done) if args.json => output::json(&done),
+        Ok(done) => output::lines(&format!(
+            "{} swept, {} removed, {} kept",
+            done.swept.len(),
+            done.removed.len(),
+            done.kept
+        )),
+        Err(fault) => output::failed(&fault, args.json),
+    }
+}
+
+fn collect(args: &GcArgs) -> anyhow::Result<Collected> {
+    let least = args.older_than.as_deref().map(span).transpose()?;
+    // With an age alone, the age decides.
+    let keep = args.keep.unwrap_or(if least.is_some() { 0 } else { KEPT });
+    let state = state()?;
+    let mut done = Collected { swept: sweep(&state)?.jobs, ..Collected::default() };
+    for name in candidates(&state)? {
+        let directory = state.runs().join(&name);
+        let goes = match RunInfo::load(&directory)? {
+            None => true,
+            Some(_) if done.kept < keep || directory.join(UNFINISHED_APPLY).exists() => false,
+            Some(info) => least.is_none_or(|least| info.age(now()).is_some_and(|age| age > least)),
+        };
+        if goes {
+            std::fs::remove_dir_all(&directory)
+                .with_context(|| format!("removing {}", directory.display()))?;
+            done.removed.push(name);
+        } else {
+            done.kept += 1;
+        }
+    }
+    Ok(done)
+}
+
+/// Run directories without a record. The records are read second: whatever began since then has one or is not listed.
+fn candidates(state: &StateDir) -> anyhow::Result<Vec<String>> {
+    let listed = names(state)?;
+    let live: BTreeSet<String> = record::recorded(state)?.into_iter().map(String::from).collect();
+    Ok(listed.into_iter().map(String::from).filter(|name| !live.contains(name)).collect())
+}
+
+fn span(text: &str) -> anyhow::Result<Duration> {
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+    let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let whole = found.filter(|(digits, _)| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+    let seconds = whole.and_then(|(digits, unit)| digits.parse::<u64>().ok()?.checked_mul(unit));
+    match seconds {
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => {
+            bail!("--older-than {text:?}: write a number with one unit of s, m, h, d, such as 12h or 30d")
+        }
+    }
+}

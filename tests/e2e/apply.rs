@@ -1,0 +1,138 @@
+//! Taking a result over: all or nothing, only onto the same base, and never what a person would want to see first.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::World;
+
+fn run_id(world: &World, line: &str) -> String {
+    world.summary(&[], &["sh", "-c", line])["run"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_newest_run_of_this_checkout_is_applied() {
+    let world = World::new();
+    world.write("kept.txt", "one\n");
+    world.write("gone.txt", "x\n");
+    run_id(&world, "echo older > made.txt");
+    let run = run_id(
+        &world,
+        "echo two >> kept.txt; rm gone.txt; mkdir d; echo new > d/made.sh; chmod +x d/made.sh; chmod -x kept.txt",
+    );
+    // A run somewhere else does not count, however new it is.
+    let other = World::new();
+    other
+        .pond(&["run", "--", "sh", "-c", "echo no > made.txt"])
+        .env("POND_STATE_DIR", world.state())
+        .output()
+        .unwrap();
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    assert!(
+        refused.stderr.contains("d/made.sh: can now be executed") && refused.stderr.contains("--flagged"),
+        "{refused:?}"
+    );
+    assert_eq!(world.read("kept.txt"), "one\n");
+    let done = world.run(&["apply", "--flagged"]);
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (0, "added d/made.sh\ndeleted gone.txt\nmodified kept.txt\n"),
+        "{done:?}"
+    );
+    assert!(done.stderr.contains(&run), "{done:?}");
+    assert_eq!(world.read("kept.txt"), "one\ntwo\n");
+    assert!(!world.project().join("gone.txt").exists() && !other.project().join("made.txt").exists());
+    let mode = world.project().join("d/made.sh").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+}
+
+#[test]
+fn a_moved_base_is_refused_with_every_path() {
+    let world = World::new();
+    for name in ["a", "b", "c", "same"] {
+        world.write(name, "base\n");
+    }
+    let run = run_id(&world, "for f in a b c same new; do echo job >> $f; done");
+    world.write("a", "mine\n");
+    std::fs::remove_file(world.project().join("b")).unwrap();
+    world.write("new", "mine\n");
+    let refused = world.run(&["apply", &run]);
+    assert_eq!(refused.code, 125, "{refused:?}");
+    for line in ["a: has changed", "b: is gone", "new: is there already"] {
+        assert!(refused.stderr.contains(line), "{line}: {refused:?}");
+    }
+    let json = world.run(&["apply", &run, "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(
+        value["reason"]["conflicts"],
+        serde_json::json!([
+            {"path": "a", "kind": "differs"}, {"path": "b", "kind": "missing"}, {"path": "new", "kind": "exists"}
+        ]),
+        "{value:#}"
+    );
+    assert_eq!((world.read("a").as_str(), world.read("same").as_str()), ("mine\n", "base\n"));
+    // The same result on an untouched copy of the base goes through.
+    let other = World::new();
+    for name in ["a", "b", "c", "same"] {
+        other.write(name, "base\n");
+    }
+    let checkout = other.project().display().to_string();
+    let done = world.run(&["apply", &run, "--checkout", &checkout]);
+    assert_eq!((done.code, other.read("new").as_str()), (0, "job\n"), "{done:?}");
+}
+
+#[test]
+fn links_out_and_incomplete_results_need_a_word() {
+    let world = World::new();
+    let run = run_id(&world, "ln -s /etc/passwd out; mkfifo p; echo x > f");
+    let refused = world.run(&["apply", &run]);
+    assert!(refused.code == 125 && refused.stderr.contains("p: is a fifo"), "{refused:?}");
+    let refused = world.run(&["apply", &run, "--incomplete"]);
+    assert!(refused.code == 125 && refused.stderr.contains("out: symbolic link"), "{refused:?}");
+    assert!(!world.project().join("f").exists());
+    let done = world.run(&["apply", &run, "--incomplete", "--yes-links"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "added f\nadded out\n"), "{done:?}");
+}
+
+#[test]
+fn an_interrupted_apply_is_undone_first() {
+    let world = World::new();
+    world.write("f", "base\n");
+    let run = run_id(&world, "echo job > f");
+    // What a death in the middle leaves: a staged copy, and the journal that names it.
+    let staging = ".pond-apply-0123456789abcdef";
+    std::fs::create_dir(world.project().join(staging)).unwrap();
+    std::fs::write(world.project().join(staging).join("0"), "job\n").unwrap();
+    let journal =
+        serde_json::json!({"staging": staging, "phase": "staging", "steps": [], "made": [], "gone": []});
+    let directory = world.state().join("runs").join(&run);
+    std::fs::write(directory.join("apply.journal"), journal.to_string()).unwrap();
+    let done = world.run(&["apply", &run]);
+    assert_eq!((done.code, world.read("f").as_str()), (0, "job\n"), "{done:?}");
+    assert!(done.stderr.contains("cut short; it is undone"), "{done:?}");
+    assert!(!world.project().join(staging).exists() && !directory.join("apply.journal").exists());
+}
+
+#[test]
+fn hostile_names_are_shown_and_not_obeyed() {
+    let world = World::new();
+    let run = run_id(&world, "printf x > \"$(printf 'a\\033[2J\\npond: all good')\"");
+    let done = world.run(&["apply", &run, "--flagged"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "added \"a\\033[2J\\npond: all good\"\n"), "{done:?}");
+    assert!(world.project().join("a\u{1b}[2J\npond: all good").exists());
+}
+
+#[test]
+fn there_must_be_a_result() {
+    let world = World::new();
+    for (arguments, says) in [
+        (&["apply"][..], "no run on"),
+        (&["apply", "20990101-000000-00000000"], "there is no run"),
+        (&["apply", "../../etc"], "not a job name"),
+    ] {
+        let done = world.run(arguments);
+        assert!(done.code == 125 && done.stderr.contains(says), "{arguments:?}: {done:?}");
+    }
+    world.run(&["run", "--profile", "untrusted-code-read", "--", "true"]);
+    let done = world.run(&["apply"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{done:?}");
+}

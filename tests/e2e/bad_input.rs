@@ -1,0 +1,218 @@
+//! Bad input and a host that has run out of something: one clear line, exit 125, and nothing left behind.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io::copy;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::support::{Done, Traces, World, names};
+
+/// Everything of this world that a refused run could have left, its directories included.
+fn left(world: &World) -> (Traces, BTreeSet<String>, BTreeSet<String>) {
+    let state = world.state();
+    (Traces::of(world, &BTreeSet::new()), names(&state.join("runs")), names(&state.join("scratch")))
+}
+
+/// Refused with one line that says this, and nothing left.
+fn refused(world: &World, arguments: &[&OsStr], says: &str) {
+    world.shell("true");
+    let before = left(world);
+    let done = Done::of(world.pond(&[]).args(arguments).output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
+    assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
+    assert!(done.stderr.starts_with("pond: ") && done.stderr.contains(says), "{says}: {done:?}");
+    assert!(!done.stderr.trim_end().contains(char::is_control), "{done:?}");
+    assert_eq!(left(world), before);
+}
+
+fn words<'a>(list: &[&'a str]) -> Vec<&'a OsStr> {
+    list.iter().map(|word| OsStr::new(*word)).collect()
+}
+
+#[test]
+fn a_command_that_cannot_start() {
+    let world = World::new();
+    world.write("bad.sh", "#!/no/such/interpreter\n");
+    world.write("plain.sh", "#!/bin/sh\n");
+    let bad = world.project().join("bad.sh");
+    std::fs::set_permissions(&bad, std::fs::Permissions::from_mode(0o755)).unwrap();
+    refused(&world, &words(&["run", "--", "no-such-command"]), "\"no-such-command\" did not run");
+    refused(&world, &words(&["run", "--", "./bad.sh"]), "the interpreter it names");
+    refused(&world, &words(&["run", "--", "./plain.sh"]), "Permission denied");
+    refused(&world, &words(&["run", "--", ""]), "did not run");
+    refused(&world, &words(&["run", "--", "/"]), "Permission denied");
+    refused(&world, &words(&["run", "--", "a\u{1b}[2J\nb"]), "\\u{1b}[2J\\nb");
+}
+
+#[test]
+fn a_checkout_that_is_none() {
+    let world = World::new();
+    world.write("file", "x");
+    symlink(world.project(), world.project().join("link")).unwrap();
+    let odd = OsString::from_vec(b"odd\xff".to_vec());
+    std::fs::create_dir(world.project().join(&odd)).unwrap();
+    let run = |checkout: &OsStr, says| {
+        refused(
+            &world,
+            &[&words(&["run", "--checkout"])[..], &[checkout], &words(&["--", "true"])].concat(),
+            says,
+        );
+    };
+    run(OsStr::new("link"), "is a symbolic link");
+    run(OsStr::new("file"), "is not a directory");
+    run(OsStr::new("/dev/null"), "is not a directory");
+    run(OsStr::new("missing"), "No such file");
+    run(OsStr::new("mi\u{1b}[2J\nssing\u{202e}"), "mi\\u{1b}[2J\\nssing\\u{202e} cannot be opened");
+    run(OsStr::new("/"), "is the root directory");
+    run(&odd, "is not UTF-8");
+}
+
+/// The program where any user may run it.
+fn shared_pond(world: &World) -> std::path::PathBuf {
+    let directory = world.project().parent().unwrap().to_owned();
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.join("pond");
+    let mut target = std::fs::File::create_new(&path).unwrap();
+    copy(&mut std::fs::File::open(env!("CARGO_BIN_EXE_pond")).unwrap(), &mut target).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+fn a_checkout_of_somebody_else() {
+    let world = World::new();
+    let pond = shared_pond(&world);
+    std::fs::set_permissions(world.project(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::create_dir(world.state()).unwrap();
+    std::os::unix::fs::chown(world.state(), Some(4321), Some(4321)).unwrap();
+    let output = Command::new(pond)
+        .args(["run", "--checkout"])
+        .arg(world.project())
+        .args(["--", "true"])
+        .current_dir("/")
+        .env("POND_STATE_DIR", world.state())
+        .uid(4321)
+        .gid(4321)
+        .output()
+        .unwrap();
+    let done = Done::of(output);
+    assert_eq!((done.code, done.stderr.lines().count()), (125, 1), "{done:?}");
+    assert!(done.stderr.contains("cannot be opened: Permission denied"), "{done:?}");
+    assert_eq!((names(&world.state().join("live")), names(&world.state().join("runs"))), Default::default());
+}
+
+/// Runs pond after `setup`, in a mount namespace that takes its mounts along when it ends. `$P` is pond.
+#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+fn mounted(world: &World, setup: &str) -> Done {
+    let anchor = world.project().parent().unwrap().join("anchor");
+    std::fs::create_dir_all(&anchor).unwrap();
+    let script = format!("set -e; mount -t tmpfs -o size=64m x \"$1\"; cd \"$1\"; {setup}");
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script, "sh"])
+        .arg(&anchor)
+        .env("P", env!("CARGO_BIN_EXE_pond"))
+        .env("POND_STATE_DIR", world.state())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    Done::of(output)
+}
+
+#[test]
+fn checkouts_on_other_file_systems() {
+    let world = World::new();
+    world.shell("true");
+    let before = left(&world).0;
+    let job = "-- sh -c 'cat f; echo more >> f'";
+    for remount in ["true", "mount -o remount,ro ."] {
+        let done = mounted(&world, &format!("mkdir p; echo here > p/f; {remount}; cd p; $P run {job}"));
+        assert_eq!((done.code, done.stdout.as_str()), (0, "here\n"), "{remount}: {done:?}");
+        assert!(done.stderr.contains("1 file changed"), "{remount}: {done:?}");
+    }
+    let overlay =
+        "mkdir l u w m; echo here > l/f; mount -t overlay o -o lowerdir=l,upperdir=u,workdir=w m; cd m";
+    let done = mounted(&world, &format!("{overlay}; $P run {job}"));
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.lines().count()), (125, "", 1), "{done:?}");
+    assert!(done.stderr.contains("--snapshot"), "{done:?}");
+    let done = mounted(&world, &format!("{overlay}; $P run --snapshot {job}"));
+    assert_eq!((done.code, done.stdout.as_str()), (0, "here\n"), "{done:?}");
+    assert_eq!(left(&world).0, before);
+}
+
+#[test]
+fn a_state_directory_without_room() {
+    let world = World::new();
+    for (size, command, says) in [
+        ("4k", "true", "No space left"),
+        ("64k", "true", "No space left"),
+        ("4m", "head -c 64m /dev/zero", "handing the job's output on: No space left"),
+    ] {
+        let script = format!(
+            "mkdir s p; mount -t tmpfs -o size={size} y s; cd p; export POND_STATE_DIR=$1/s; \
+             set +e; $P run -- {command} > /dev/null; code=$?; ls $1/s/live $1/s/runs; ls -A $1/s/scratch | grep -v '^ext4-'; exit $code"
+        );
+        let done = mounted(&world, &script);
+        assert_eq!((done.code, done.stderr.lines().count()), (125, 1), "{size}: {done:?}");
+        assert!(done.stderr.contains(says), "{size}: {done:?}");
+        let listing: Vec<&str> =
+            done.stdout.lines().filter(|line| !line.is_empty() && !line.ends_with(':')).collect();
+        assert_eq!(listing, Vec::<&str>::new(), "{size}: {done:?}");
+    }
+    // With room the same command ends well.
+    let done = mounted(&world, "mkdir p; cd p; $P run -- head -c 1m /dev/zero > /dev/null");
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+#[test]
+fn too_few_descriptors() {
+    let world = World::new();
+    world.shell("true");
+    let before = left(&world);
+    for limit in [3, 5, 8, 12, 16, 20, 24, 32, 63] {
+        let done = mounted(&world, &format!("mkdir p; cd p; ulimit -n {limit}; exec $P run -- true"));
+        assert_eq!((done.code, done.stderr.lines().count()), (125, 1), "{limit}: {done:?}");
+        assert_eq!(left(&world), before, "{limit}");
+    }
+    let done = mounted(&world, "mkdir p; cd p; ulimit -n 64; exec $P run -- true");
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+#[test]
+fn names_that_mean_to_be_obeyed() {
+    let world = World::new();
+    for name in [&b"new\nline"[..], b"\x1b[2Jclear", b"in\xffvalid", b"-rf", b"pond: exit 0"] {
+        let path = world.project().join(OsStr::from_bytes(name));
+        std::fs::write(&path, "x\n").unwrap();
+    }
+    let done =
+        world.shell("for f in * ./-rf; do echo more >> \"$f\"; done; mkfifo \"$(printf 'pi\\033[2Jpe')\"");
+    assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{done:?}");
+    assert!(done.stderr.contains("5 files changed"), "{done:?}");
+    let control = |line: &str| line.contains(char::is_control);
+    assert!(!done.stderr.lines().any(control), "{done:?}");
+    let applied = world.run(&["apply", "--flagged", "--incomplete"]);
+    assert_eq!((applied.code, applied.stdout.lines().count()), (0, 5), "{applied:?}");
+    assert!(!applied.stdout.lines().chain(applied.stderr.lines()).any(control), "{applied:?}");
+    assert_eq!(std::fs::read(world.project().join(OsStr::from_bytes(b"in\xffvalid"))).unwrap(), b"x\nmore\n");
+    let listed = world.run(&["runs"]);
+    assert!(!listed.stdout.lines().any(control), "{listed:?}");
+}
+
+#[test]
+fn a_checkout_with_a_name_that_means_to_be_obeyed() {
+    let world = World::new();
+    let odd = world.project().join("a\u{1b}[2J\nb");
+    std::fs::create_dir(&odd).unwrap();
+    std::fs::write(odd.join("f"), "x").unwrap();
+    let run =
+        Done::of(world.pond(&["run", "--", "sh", "-c", "echo y > f"]).current_dir(&odd).output().unwrap());
+    assert_eq!(run.code, 0, "{run:?}");
+    let done = Done::of(world.pond(&["apply"]).current_dir(&odd).output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (0, "modified f\n"), "{done:?}");
+    assert!(!done.stderr.contains('\u{1b}') && done.stderr.lines().count() == 1, "{done:?}");
+    assert_eq!(std::fs::read_to_string(odd.join("f")).unwrap(), "y\n");
+}

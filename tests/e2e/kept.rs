@@ -1,0 +1,162 @@
+//! What pond keeps of a run and for how long: artifacts, an output directory, the list of runs, the audit log.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::support::{World, names};
+
+#[test]
+fn artifacts_and_everything_else_land_in_a_new_directory() {
+    let world = World::new();
+    world.write(".gitignore", "target/\n");
+    let out = world.project().parent().unwrap().join("out");
+    let place = out.display().to_string();
+    let line = "mkdir -p target/r && echo app > target/r/app && echo x > target/r/other && echo '{}' > edit_result.json && echo said && echo x > f";
+    let flags = ["--out", &place, "--artifact", "./target/r/app", "--artifact", "none/"];
+    let summary = world.summary(&flags, &["sh", "-c", line]);
+    assert_eq!(summary["result"]["artifacts"]["copied"], json!(["target/r/app"]), "{summary:#}");
+    assert_eq!(summary["result"]["artifacts"]["missing"], json!(["none"]));
+    assert_eq!(summary["result"]["changed"], 1);
+    let expected = [
+        "artifacts",
+        "changes.patch",
+        "edit_result.json",
+        "manifest.json",
+        "stderr.log",
+        "stdout.log",
+        "summary.json",
+    ];
+    assert_eq!(names(&out).into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(std::fs::read_to_string(out.join("artifacts/target/r/app")).unwrap(), "app\n");
+    assert_eq!(std::fs::read_to_string(out.join("stdout.log")).unwrap(), "said\n");
+    let saved: Value = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(saved, summary);
+
+    let again = world.run(&["run", "--out", &place, "--", "touch", "ran"]);
+    assert!(again.code == 125 && again.stderr.contains("must be a new directory"), "{again:?}");
+    let kept = world.summary(&["--artifact", "f"], &["sh", "-c", "echo x > f"]);
+    let directory = kept["result"]["artifacts"]["directory"].as_str().unwrap();
+    assert!(
+        directory.contains(kept["run"].as_str().unwrap()) && names(directory.as_ref()).contains("f"),
+        "{kept:#}"
+    );
+}
+
+#[test]
+fn an_output_directory_without_a_run_is_removed() {
+    let world = World::new();
+    let out = world.project().parent().unwrap().join("out");
+    let done = world.run(&["run", "--out", out.to_str().unwrap(), "--", "no-such-command"]);
+    assert_eq!((done.code, out.exists()), (125, false), "{done:?}");
+    for path in ["../x", "/etc/passwd", ".git/config", ""] {
+        let done = world.run(&["run", "--artifact", path, "--", "true"]);
+        assert!(done.code == 125 && done.stderr.contains("below the checkout"), "{path}: {done:?}");
+    }
+}
+
+fn listed(world: &World) -> Vec<Value> {
+    serde_json::from_str(&world.run(&["runs", "--json"]).stdout).unwrap()
+}
+
+#[test]
+fn runs_are_listed_and_old_ones_go() {
+    let world = World::new();
+    assert_eq!(world.run(&["runs"]).stdout, "no runs\n");
+    let mut ids: Vec<String> = Vec::new();
+    for line in ["echo a > a; exit 3", "exit 0", "exit 0"] {
+        let summary = world.summary(&[], &["sh", "-c", line, "token-not-shown"]);
+        ids.push(summary["run"].as_str().unwrap().to_owned());
+    }
+    let rows = listed(&world);
+    let shown: Vec<&str> = rows.iter().rev().map(|row| row["run"].as_str().unwrap()).collect();
+    assert_eq!(shown, ids);
+    let first = rows.iter().find(|row| row["verdict"]["code"] == 3).unwrap();
+    assert_eq!((&first["changed"], &first["command"]), (&1.into(), &"sh -c \"echo a > a; exit 3\"".into()));
+    let text = world.run(&["runs"]).stdout;
+    assert!(text.lines().count() == 4 && !text.contains("token-not-shown"), "{text}");
+
+    let nothing = world.run(&["gc"]);
+    assert_eq!(nothing.stdout, "0 swept, 0 removed, 3 kept\n", "{nothing:?}");
+    assert_eq!(world.run(&["gc", "--older-than", "1h"]).stdout, "0 swept, 0 removed, 3 kept\n");
+    assert_eq!(world.run(&["gc", "--keep", "1"]).stdout, "0 swept, 2 removed, 1 kept\n");
+    assert_eq!(listed(&world).len(), 1);
+    assert_eq!(listed(&world)[0]["run"], rows[0]["run"]);
+    assert_eq!(world.run(&["gc", "--older-than", "x"]).code, 125);
+}
+
+#[test]
+fn gc_never_touches_a_live_run_and_clears_debris() {
+    let world = World::new();
+    world.shell("true");
+    let mut child = world
+        .pond(&["run", "--", "sh", "-c", "echo started; read go; echo x > f"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    let debris = world.state().join("runs/20200101-000000-00000000");
+    std::fs::create_dir(&debris).unwrap();
+    let done = world.run(&["gc", "--keep", "0"]);
+    assert_eq!((done.stdout.as_str(), debris.exists()), ("0 swept, 2 removed, 0 kept\n", false), "{done:?}");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(listed(&world)[0]["changed"], 1);
+}
+
+fn audit(world: &World) -> Vec<Value> {
+    let text = std::fs::read_to_string(world.state().join("audit.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_command_leaves_one_audit_line() {
+    let world = World::new();
+    world.run(&["run", "--", "sh", "-c", "exit 7", "a-secret"]);
+    world.run(&["run", "--timeout", "1s", "--", "sleep", "100"]);
+    world.run(&["run", "--profile", "untrusted-code-test", "--", "sh", "-c", "echo"]);
+    world.run(&["run", "--profile", "none", "--", "true"]);
+    world.run(&["run", "--", "no-such-command"]);
+    let lines = audit(&world);
+    let facts: Vec<Value> = lines
+        .iter()
+        .map(|line| {
+            json!([
+                line["command"],
+                line["returncode"],
+                line["timed_out"],
+                line["profile"],
+                line["backend"],
+                line["denied"]
+            ])
+        })
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            json!(["sh -c \"exit 7\"", 7, false, "untrusted-code-write", "native", null]),
+            json!(["sleep 100", 124, true, "untrusted-code-write", "native", null]),
+            json!(["sh -c echo", null, false, "untrusted-code-test", "native", "command_shell"]),
+            json!(["true", 0, false, "none", "none", null]),
+            json!(["no-such-command", null, false, "untrusted-code-write", "native", null]),
+        ]
+    );
+    let ids: Vec<bool> = lines.iter().map(|line| line["id"].is_string()).collect();
+    assert_eq!(ids, [true, true, false, true, false]);
+    assert!(lines[1]["elapsed_seconds"].as_f64().unwrap() >= 1.0);
+    let path = world.state().join("audit.jsonl");
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!std::fs::read_to_string(path).unwrap().contains("a-secret"));
+}
+
+#[test]
+fn nothing_runs_that_could_not_be_written_down() {
+    let world = World::new();
+    std::fs::create_dir_all(world.state().join("audit.jsonl")).unwrap();
+    let done = world.run(&["run", "--profile", "none", "--", "touch", "ran"]);
+    assert!(done.code == 125 && done.stderr.contains("audit log"), "{done:?}");
+    assert!(!world.project().join("ran").exists());
+}

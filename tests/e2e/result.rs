@@ -1,0 +1,43 @@
+//! What comes back from a run: changes without build output, and a run that stands even when its result cannot be had.
+
+use crate::support::{World, names};
+
+#[test]
+fn build_output_stays_out_of_the_result() {
+    let world = World::new();
+    world.write(".gitignore", "target/\n*.o\n");
+    let line = "mkdir -p target/debug && echo x > target/debug/app && echo x > a.o && echo 'int x;' > a.c";
+    let done = world.shell(line);
+    assert!(done.stderr.contains("1 file changed"), "{done:?}");
+    assert!(done.stderr.contains("2 new paths left out by .gitignore (--keep-ignored"), "{done:?}");
+    let kept = world.summary(&["--keep-ignored"], &["sh", "-c", line]);
+    let found = (&kept["result"]["changed"], &kept["result"]["left_out"]);
+    assert_eq!(found, (&3.into(), &serde_json::json!([])), "{kept:#}");
+}
+
+/// More entries than a result may have, where they cost the least: names of four files.
+const TOO_MANY: &str = "import os,sys
+os.makedirs('.git/x')
+for i in range(200001):
+ if i % 60000 == 0: open(f'.git/s{i}', 'w').close(); s = f'.git/s{i}'
+ os.link(s, f'.git/x/{i}')
+print('done'); sys.exit(3)";
+
+#[test]
+fn a_result_over_a_cap_costs_the_result_and_not_the_run() {
+    let world = World::new();
+    let done = world.run(&["run", "--", "python3", "-c", TOO_MANY]);
+    assert_eq!((done.code, done.stdout.as_str()), (3, "done\n"), "{done:?}");
+    assert!(
+        done.stderr.contains("result not collected: the result has more than the allowed number of entries"),
+        "{done:?}"
+    );
+    assert!(done.stderr.contains("to get one: ") && done.stderr.contains("--artifact"), "{done:?}");
+    let runs = world.state().join("runs");
+    let run = runs.join(names(&runs).pop_first().unwrap());
+    let left = names(&run);
+    assert!(
+        left.contains("stdout.log") && !left.contains("objects") && !left.contains("manifest.json"),
+        "{left:?}"
+    );
+}
