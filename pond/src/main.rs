@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod host_cmd;
 mod input;
 mod output;
 mod policy_cmd;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::Shop;
+use crate::debian;
 
 /// Package, and what calls it.
 const PACKAGES: [(&str, &str); 7] = [
@@ -16,18 +17,5 @@ const PACKAGES: [(&str, &str); 7] = [
 ];
 
 pub(super) fn install(shop: &Shop) -> Result<()> {
-    let missing: Vec<&str> =
-        PACKAGES.iter().map(|(name, _)| *name).filter(|name| !is_installed(shop, name)).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let quietly = |words: &[&str]| shop.command(words).env("DEBIAN_FRONTEND", "noninteractive").with_root();
-    shop.step(quietly(&["apt-get", "update"])?)?;
-    let install = ["apt-get", "install", "--yes", "--no-install-recommends"];
-    shop.step(quietly(&[&install[..], &missing[..]].concat())?)
-}
-
-fn is_installed(shop: &Shop, package: &str) -> bool {
-    let query = shop.command(&["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]);
-    query.capture().is_ok_and(|status| status == "installed")
+    debian::install(&shop.root, &shop.log, &PACKAGES)
 }
