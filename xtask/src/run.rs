@@ -32,6 +32,12 @@ impl Invocation {
         self
     }
 
+    /// The same command from another directory.
+    pub(crate) fn within(mut self, directory: &Path) -> Self {
+        self.cwd = directory.to_owned();
+        self
+    }
+
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
         self
