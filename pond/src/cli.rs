@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::apply_cmd::ApplyArgs;
+use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
 use crate::run::RunArgs;
 use crate::runs::gc::GcArgs;
@@ -31,6 +32,9 @@ enum Command {
     Policy(Policy),
     /// Check a whole run document, without running anything.
     Preflight(Preflight),
+    /// Prepare this machine for ordinary users.
+    #[command(subcommand)]
+    Host(Host),
 }
 
 #[derive(Debug, Subcommand)]
@@ -86,6 +90,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
         Command::Policy(Policy::Schema) => policy_cmd::schema(),
         Command::Preflight(args) => preflight_cmd::preflight(&args),
+        Command::Host(host) => host_cmd::main(&host),
     }
 }
 

@@ -4,6 +4,7 @@
 mod apply_cmd;
 mod audit;
 mod cli;
+mod host_cmd;
 mod input;
 mod output;
 mod policy_cmd;

@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
+mod debian;
 mod generate;
 mod run;
 mod test;
@@ -38,6 +40,9 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Measure, on a quiet machine
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Regenerate the generated files that are checked in
     Gen {
         /// Change nothing; fail if a file differs from what would be generated
@@ -67,6 +72,7 @@ impl Command {
             Command::Tidy { bless_pins: false } => tidy::check(root),
             Command::Test { list: true, .. } => Ok(test::list()),
             Command::Test { only, list: false } => test::run(root, &only),
+            Command::Bench(bench) => bench::run(root, &bench),
             Command::Gen { check } => generate::run(root, check),
         }
     }

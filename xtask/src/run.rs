@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -29,6 +29,12 @@ impl Invocation {
 
     pub(crate) fn arg(mut self, word: &str) -> Self {
         self.words.push(word.to_owned());
+        self
+    }
+
+    /// The same command from another directory.
+    pub(crate) fn within(mut self, directory: &Path) -> Self {
+        self.cwd = directory.to_owned();
         self
     }
 
@@ -64,17 +70,27 @@ impl Invocation {
         String::from_utf8(output.stdout).with_context(|| format!("`{self}` printed bytes that are not UTF-8"))
     }
 
+    /// Starts it with all output appended to `log`; whoever asked waits for it.
+    pub(crate) fn start(&self, log: &Path) -> Result<Child> {
+        let file = File::options().create(true).append(true).open(log)?;
+        let mut command = self.command()?;
+        command.stdout(file.try_clone()?).stderr(file);
+        command.spawn().with_context(|| format!("cannot start `{self}`"))
+    }
+
+    /// Starts it to be talked to: its input and output are pipes, its complaints are appended to `log`.
+    pub(crate) fn converse(&self, log: &Path) -> Result<Child> {
+        let complaints = File::options().create(true).append(true).open(log)?;
+        let mut command = self.command()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
+        command.spawn().with_context(|| format!("cannot start `{self}`"))
+    }
+
     /// Runs with all output appended to `log`, and a sign of life on the terminal while it lasts.
     pub(crate) fn logged(&self, log: &Path) -> Result<()> {
         println!("    {self}");
-        let file = File::options().create(true).append(true).open(log)?;
-        let started_at = file.metadata()?.len();
-        let mut child = self
-            .command()?
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .spawn()
-            .with_context(|| format!("cannot start `{self}`"))?;
+        let started_at = fs::metadata(log).map_or(0, |file| file.len());
+        let mut child = self.start(log)?;
         let mut next_sign = Instant::now() + HEARTBEAT;
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -110,6 +126,13 @@ impl fmt::Display for Invocation {
 
 pub(crate) fn is_root(cwd: &Path) -> Result<bool> {
     Ok(Invocation::new(cwd, &["id", "-u"]).capture()?.trim() == "0")
+}
+
+/// The name rustc gives to this machine.
+pub(crate) fn host_triple(cwd: &Path) -> Result<String> {
+    let version = Invocation::new(cwd, &["rustc", "--version", "--verbose"]).capture()?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    Ok(host.to_owned())
 }
 
 fn quoted(word: &str) -> String {

@@ -1,6 +1,7 @@
 //! The record of a live job: written before anything is made for it, locked while its owner lives, removed when all is gone.
 //!
 //! Whoever finds a record whose lock is free knows that the owner died, and has in the record everything needed to clean up.
+//! Invariant: a record gets its name and its lock while nobody looks, so that one just being written is not taken for dead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -78,10 +79,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// Writes and locks a record. The lock is taken before the content is written, so a sweep never reads half of one.
+    /// Writes and locks a record, while no sweep looks.
     pub fn write(state: &StateDir, record: Record) -> Result<Self, RecordFault> {
         let path = state.live().join(record.job.as_str());
         let failed = |source| RecordFault::Write { path: path.clone(), source };
+        let _nobody_looks = lock_room(state, FlockOperation::LockShared).map_err(failed)?;
         let mut file = match File::options().write(true).create_new(true).open(&path) {
             Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(RecordFault::InUse(record.job.as_str().to_owned()));
@@ -141,6 +143,7 @@ pub fn recorded(state: &StateDir) -> Result<Vec<JobName>, RecordFault> {
 pub fn dead(state: &StateDir) -> Result<Vec<Dead>, RecordFault> {
     let directory = state.live();
     let failed = |source| RecordFault::Read { path: directory.clone(), source };
+    let _nobody_writes = lock_room(state, FlockOperation::LockExclusive).map_err(failed)?;
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -161,6 +164,18 @@ pub fn dead(state: &StateDir) -> Result<Vec<Dead>, RecordFault> {
         }
     }
     Ok(found)
+}
+
+/// Held for moments: shared by those who write a record, alone by who looks for dead ones.
+fn lock_room(state: &StateDir, how: FlockOperation) -> io::Result<File> {
+    let room = File::open(state.live())?;
+    loop {
+        match flock(&room, how) {
+            Ok(()) => return Ok(room),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 /// Written in one call, a record is whole or empty.
@@ -193,6 +208,25 @@ mod tests {
         assert_eq!(found, [(name("left"), Some(made.clone()))]);
         drop(held);
         assert_eq!(dead(&state).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_record_being_written_is_not_dead() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let made = Made::Native { cgroups: Vec::new() };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for number in 0..2000 {
+                    let job = JobName::try_from(format!("job-{number}")).unwrap();
+                    Live::write(&state, &Record { job, made: made.clone() }).unwrap().close().unwrap();
+                }
+            });
+            while !writer.is_finished() {
+                let found = dead(&state).unwrap().into_iter().map(|dead| dead.job);
+                assert_eq!(found.collect::<Vec<_>>(), []);
+            }
+        });
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: from a Rust toolchain and a Debian base to every test passed, in one command.
 //! Nothing is skipped: what is missing is installed, and what cannot be installed is a failure.
 
+mod cgroup_v2;
 mod fuzz;
 mod oracles;
 mod packages;
@@ -30,6 +31,7 @@ pub(crate) enum Part {
     Gen,
     #[value(name = "unit+integration")]
     UnitIntegration,
+    CgroupV2,
     Doc,
     Fuzz,
     Readme,
@@ -50,6 +52,7 @@ impl Part {
             Part::Gen => "generated files are what would be generated",
             Part::Oracles => "programs that are not ours agree with our files",
             Part::UnitIntegration => "every unit and integration test passes",
+            Part::CgroupV2 => "the limits hold on an emulated machine with control groups v2 only",
             Part::Doc => "the documentation builds and its examples pass",
             Part::Fuzz => "every fuzz target survives a short run",
             Part::Readme => "the first command of the README works as written",
@@ -82,6 +85,7 @@ impl Part {
             }
             Part::Oracles => oracles::run(shop),
             Part::UnitIntegration => suite::run(shop),
+            Part::CgroupV2 => cgroup_v2::run(shop),
             Part::Doc => doc(shop),
             Part::Fuzz => fuzz::run(shop),
             Part::Readme => readme::run(shop),

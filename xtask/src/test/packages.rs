@@ -3,31 +3,22 @@
 use anyhow::Result;
 
 use super::Shop;
+use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("bubblewrap", "the reference sandbox that ours is compared with"),
+    ("busybox-static", "the system of the emulated machine"),
     ("e2fsprogs", "mkfs.ext4, for the size-capped layer a job writes to"),
     ("g++", "libFuzzer's runtime is C++"),
     ("git", "checkouts that tests make and jobs work in"),
     ("iproute2", "a look into a sandbox's network from outside"),
     ("python3", "the oracles, and an interpreter for jobs"),
     ("python3-venv", "throwaway environments for the oracles"),
+    ("qemu-system-x86", "a machine whose control groups are v2 only"),
+    ("xz-utils", "unpacks modules of the emulated machine's kernel"),
 ];
 
 pub(super) fn install(shop: &Shop) -> Result<()> {
-    let missing: Vec<&str> =
-        PACKAGES.iter().map(|(name, _)| *name).filter(|name| !is_installed(shop, name)).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let quietly = |words: &[&str]| shop.command(words).env("DEBIAN_FRONTEND", "noninteractive").with_root();
-    shop.step(quietly(&["apt-get", "update"])?)?;
-    let install = ["apt-get", "install", "--yes", "--no-install-recommends"];
-    shop.step(quietly(&[&install[..], &missing[..]].concat())?)
-}
-
-fn is_installed(shop: &Shop, package: &str) -> bool {
-    let query = shop.command(&["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]);
-    query.capture().is_ok_and(|status| status == "installed")
+    debian::install(&shop.root, &shop.log, &PACKAGES)
 }

@@ -18,7 +18,6 @@ pub(super) fn run(shop: &Shop) -> Result<()> {
 
 /// The variable that tells cargo what to start test binaries with.
 fn runner_variable(shop: &Shop) -> Result<String> {
-    let version = shop.command(&["rustc", "--version", "--verbose"]).capture()?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    let host = run::host_triple(&shop.root)?;
     Ok(format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_")))
 }

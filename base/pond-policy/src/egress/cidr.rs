@@ -2,8 +2,8 @@
 //! prefix, whose addresses are judged by the IPv4 address inside them, and a private block a site
 //! declares its own, which can never hold loopback, link-local or a metadata service.
 
-use std::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt;
 
 use thiserror::Error;
 

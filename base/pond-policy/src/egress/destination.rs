@@ -2,8 +2,8 @@
 //! repaired. Trust zone: the text comes from the job. An address literal parses, so that its refusal
 //! can say so, but no rule ever matches one.
 
-use std::fmt;
 use core::net::Ipv6Addr;
+use std::fmt;
 
 use thiserror::Error;
 

@@ -20,8 +20,7 @@ pub fn set_time_of_day() -> io::Result<()> {
 pub fn set_clock() -> io::Result<()> {
     let impossible = libc::timespec { tv_sec: 0, tv_nsec: -1 };
     // SAFETY: the kernel reads one timespec that outlives the call.
-    let ret =
-        unsafe { libc::syscall(libc::SYS_clock_settime, libc::CLOCK_REALTIME, &raw const impossible) };
+    let ret = unsafe { libc::syscall(libc::SYS_clock_settime, libc::CLOCK_REALTIME, &raw const impossible) };
     reached(crate::check(ret), &[libc::EINVAL])
 }
 

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use pond_policy::limits::{Cpus, Memory, Pids};
 use rustix::fd::AsRawFd;
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 
 use super::host::own_layout;
 use super::layout::Layout;
-use super::{CgroupFault, CgroupHost, CgroupLimits, Entry, JobCgroup, Mode, delegate, reclaim};
+use super::{CgroupFault, CgroupHost, CgroupLimits, Entry, JobCgroup, Mode, Usage, delegate, reclaim};
 
 fn unique(label: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -128,22 +129,34 @@ fn processes_are_capped_and_the_refusal_is_counted() {
     }
 }
 
-const SPIN: &str = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo spun";
+const SPIN: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; echo spun";
 
 #[test]
 fn processor_time_is_shared_out() {
     for host in hosts() {
         let tight = host.create(&unique("cpu"), &limits("64m", "0.1", "64")).unwrap();
-        assert_eq!(run(&tight, SPIN), "spun");
-        let usage = tight.usage().unwrap();
-        assert!(usage.cpu_throttled_periods >= Some(1), "{usage:?}");
+        let mut child = start_and_wait_for_line(&tight, "echo on; while :; do :; done");
+        let usage = wait_for(&tight, |usage| usage.cpu_throttled_periods >= Some(1));
         assert!(usage.cpu_usec > Some(0), "{usage:?}");
-        tight.remove().unwrap();
+        tight.end().unwrap();
+        assert_eq!(child.wait().unwrap().code(), None);
 
         let roomy = host.create(&unique("cpu"), &wide()).unwrap();
         assert_eq!(run(&roomy, SPIN), "spun");
         assert_eq!(roomy.usage().unwrap().cpu_throttled_periods, Some(0));
         roomy.remove().unwrap();
+    }
+}
+
+fn wait_for(job: &JobCgroup, condition: impl Fn(&Usage) -> bool) -> Usage {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let usage = job.usage().unwrap();
+        if condition(&usage) {
+            return usage;
+        }
+        assert!(Instant::now() < deadline, "still not so after 30 s: {usage:?}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,0 +1,123 @@
+//! `cargo xtask bench native`: the native sandbox measured beside its peers, in one interleaved run on this machine.
+//! Nothing here judges a time: figures are printed and written down. What is counted rather than timed (failures of a
+//! crowd, things left over) can fail.
+
+mod bundle;
+mod census;
+mod chart;
+mod crowd;
+mod docker;
+mod driver;
+mod growth;
+mod idle;
+mod launch;
+mod peers;
+mod race;
+mod report;
+mod stand;
+mod stats;
+mod tree;
+mod visitor;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+
+use report::Findings;
+use stand::Stand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The native sandbox against posix_spawn, bubblewrap, crun, runc, docker and runsc (as root; best on a quiet machine)
+    Native(NativeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NativeArgs {
+    /// How often each fast contender runs; slow ones run less often
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// 10,000 launches in sequence instead of 2,000
+    #[arg(long)]
+    long: bool,
+    /// Measure only this (may be given several times)
+    #[arg(long, value_name = "WHAT")]
+    only: Vec<What>,
+    /// Where the table and the chart are written
+    #[arg(long, value_name = "DIR", default_value = "docs/bench")]
+    out: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Launch to exit of `true`, everybody
+    Launch,
+    /// Stage and collect on a tree of 50,000 files
+    Tree,
+    /// Memory of 500 idle sandboxes
+    Idle,
+    /// 200 launches at once
+    Crowd,
+    /// What thousands of launches leave behind
+    Growth,
+}
+
+impl NativeArgs {
+    fn wants(&self, what: What) -> bool {
+        self.only.is_empty() || self.only.contains(&what)
+    }
+
+    fn sequence(&self) -> u32 {
+        if self.long { 10_000 } else { 2_000 }
+    }
+
+    /// The command that repeats this.
+    fn command(&self) -> String {
+        let mut command = format!("cargo xtask bench native --runs {}", self.runs);
+        if self.long {
+            command.push_str(" --long");
+        }
+        for what in self.only.iter().filter_map(ValueEnum::to_possible_value) {
+            command.push_str(&format!(" --only {}", what.get_name()));
+        }
+        command
+    }
+}
+
+/// Whether everything that was counted came out as it must.
+pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
+    match bench {
+        Bench::Native(args) => native(root, args),
+    }
+}
+
+fn native(root: &Path, args: &NativeArgs) -> Result<bool> {
+    let stand = Stand::set_up(root)?;
+    let measure = |what: What| args.wants(what).then(|| println!("{what:?} …"));
+    let findings = Findings {
+        facts: report::Facts::of(&stand, args.command())?,
+        launch: measure(What::Launch).map(|()| launch::measure(&stand, args.runs)).transpose()?,
+        tree: measure(What::Tree).map(|()| tree::measure(&stand, args.runs)).transpose()?,
+        idle: measure(What::Idle).map(|()| idle::measure(&stand)).transpose()?,
+        crowd: measure(What::Crowd).map(|()| crowd::measure(&stand)).transpose()?,
+        growth: measure(What::Growth).map(|()| growth::measure(&stand, args.sequence())).transpose()?,
+    };
+    let table = findings.markdown();
+    println!("\n{table}");
+    write(&root.join(&args.out), "native.md", &table)?;
+    if let Some(rows) = &findings.launch {
+        write(&root.join(&args.out), "native.svg", &chart::svg(rows))?;
+    }
+    Ok(findings.hold())
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
+    let path = directory.join(name);
+    fs::create_dir_all(directory)
+        .and_then(|()| fs::write(&path, text))
+        .with_context(|| path.display().to_string())?;
+    println!("written: {}", path.display());
+    Ok(())
+}

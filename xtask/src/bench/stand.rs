@@ -1,0 +1,115 @@
+//! Where measuring happens: a private directory with the release build, an empty checkout and a state directory, gone at
+//! the end; and the packages of the peers, which no test needs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::MetadataCommand;
+use tempfile::TempDir;
+
+use crate::debian;
+use crate::run::{self, Invocation};
+
+/// Package, and what it is for.
+const PACKAGES: [(&str, &str); 7] = [
+    ("bubblewrap", "peer"),
+    ("crun", "peer"),
+    ("docker.io", "peer"),
+    ("e2fsprogs", "mkfs.ext4, for the disk of a job"),
+    ("runc", "peer"),
+    ("runsc", "peer"),
+    ("util-linux", "setpriv and unshare, to measure as somebody else and from elsewhere"),
+];
+
+#[derive(Debug)]
+pub(super) struct Stand {
+    pub(super) root: PathBuf,
+    pub(super) log: PathBuf,
+    directory: TempDir,
+}
+
+impl Stand {
+    pub(super) fn set_up(root: &Path) -> Result<Self> {
+        ensure!(run::is_root(root)?, "the bench makes sandboxes and containers: run it as root");
+        let logs = root.join("target/xtask");
+        fs::create_dir_all(&logs)?;
+        let log = logs.join("bench-native.log");
+        fs::write(&log, "")?;
+        debian::install(root, &log, &PACKAGES)?;
+        let directory = TempDir::with_prefix("pond-bench-")?;
+        let stand = Self { root: root.to_owned(), log, directory };
+        // Ordinary users run what lies in it.
+        stand.step(&["chmod", "755", &stand.path("")])?;
+        stand.step(&["mkdir", &stand.path("checkout")])?;
+        stand.build()?;
+        Ok(stand)
+    }
+
+    /// The measured program is the release, copied to where every user can read it.
+    fn build(&self) -> Result<()> {
+        self.step(&[
+            "cargo",
+            "build",
+            "--release",
+            "--package",
+            "pond",
+            "--bin",
+            "pond",
+            "--example",
+            "launch",
+        ])?;
+        let metadata = MetadataCommand::new().current_dir(&self.root).no_deps().exec()?;
+        let built = metadata.target_directory.join(run::host_triple(&self.root)?).join("release");
+        let (pond, launch) = (built.join("pond"), built.join("examples/launch"));
+        self.step(&["install", "--mode=755", pond.as_str(), launch.as_str(), &self.path("")])
+    }
+
+    /// A place in the private directory.
+    pub(super) fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_string_lossy().into_owned()
+    }
+
+    pub(super) fn command(&self, words: &[&str]) -> Invocation {
+        Invocation::new(&self.root, words)
+    }
+
+    /// A command that runs pond, here or further down.
+    pub(super) fn with_state(&self, words: &[&str]) -> Invocation {
+        self.command(words).env("POND_STATE_DIR", &self.path("state"))
+    }
+
+    pub(super) fn step(&self, words: &[&str]) -> Result<()> {
+        self.command(words).logged(&self.log)
+    }
+
+    pub(super) fn capture(&self, words: &[&str]) -> Result<String> {
+        self.command(words).capture()
+    }
+
+    /// The instrument, spawning this command.
+    pub(super) fn spawning(&self, words: &[&str]) -> Invocation {
+        let instrument = [self.path("launch"), "spawn".to_owned()];
+        words
+            .iter()
+            .fold(self.with_state(&instrument.each_ref().map(String::as_str)), |all, word| all.arg(word))
+    }
+
+    /// `pond run` of `true` on a checkout.
+    pub(super) fn pond_run(&self, checkout: &str) -> Vec<String> {
+        let pond = self.path("pond");
+        [&pond, "run", "--quiet", "--checkout", checkout, "--", "true"].map(str::to_owned).to_vec()
+    }
+
+    /// The instrument with a launcher of its own, in one of its modes.
+    pub(super) fn resident(&self, mode: &[&str], command: &[&str]) -> Invocation {
+        let own = [self.path("pond"), self.path("state"), self.path("checkout")];
+        let own = own.each_ref().map(String::as_str);
+        self.command(&[&[self.path("launch").as_str()], mode, &own, command].concat())
+    }
+}
+
+/// A file of the kernel's, as text.
+pub(super) fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).with_context(|| path.to_owned())
+}
