@@ -7,3 +7,5 @@ mod confined;
 mod limits;
 mod residue;
 mod support;
+mod terminal;
+mod tmux;

@@ -4,7 +4,7 @@
 //! executed or parsed as configuration; it is copied by descriptor, counted against caps, and described.
 //! - [`collect`] turns an overlay's upper layer into changes, a patch, a manifest and stored contents.
 //! - [`apply`] puts a collected result into a checkout, all of it or nothing.
-//! - [`neutral`] makes job output safe to show on a person's terminal.
+//! - [`neutral`] makes job output safe to show on a person's terminal; [`terminal`] does for a job that draws on it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -13,11 +13,13 @@ pub mod collect;
 pub mod neutral;
 pub mod path;
 pub mod supervise;
+pub mod terminal;
 
 mod beneath;
 mod digest;
 mod fault;
 mod object;
+mod utf8;
 
 pub use digest::Digest;
 

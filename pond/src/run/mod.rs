@@ -6,6 +6,7 @@
 mod args;
 mod sink;
 mod summary;
+mod terminal;
 mod unconfined;
 mod verdict;
 
@@ -26,6 +27,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Job, Native, Provided, Tool, sweep};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
+use pond_wire::jail::Console;
 use pond_worker::collect::{Caps, Collected, OverlayXattrs, Sources, collect};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
@@ -58,7 +60,8 @@ fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
         pond_policy::command::check(&args.argv)
             .map_err(|denied| anyhow::anyhow!("{denied} [{}]; {}", denied.code(), denied.hint()))?;
     }
-    let env = environment(&args.env)?;
+    let console = terminal::console(args.terminal())?;
+    let env = terminal::environment(console, environment(&args.env)?);
     if !policy.profile().is_confined() {
         return unconfined::run(args, policy);
     }
@@ -70,7 +73,7 @@ fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
     let state = StateDir::open(&directory)?;
     let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
-    let summary = launch(&mut native, args, policy, &env)?;
+    let summary = launch(&mut native, args, policy, &env, console)?;
     report(args, &summary)?;
     Ok(summary.exit_code)
 }
@@ -136,6 +139,7 @@ fn launch(
     args: &RunArgs,
     policy: &SandboxPolicy,
     env: &[(String, String)],
+    console: Console,
 ) -> anyhow::Result<Summary> {
     let checkout = Checkout::open(&args.checkout)?;
     let tools = tools(&args.tools)?;
@@ -149,6 +153,7 @@ fn launch(
         env,
         exhibits: &[],
         tools: &tools,
+        console,
     };
     let running = native.launch(&job)?;
     native.retire();
@@ -156,18 +161,31 @@ fn launch(
         .mode(0o700)
         .create(&directory)
         .with_context(|| format!("making {}", directory.display()))?;
-    let mut sinks = Sinks::open(&directory, !args.json)?;
+    let mut sinks = Sinks::open(&directory, console, !args.json)?;
     let interrupt = pond_sys::signal::interrupts()?;
     let stdin = std::io::stdin();
+    let person = terminal::take(console, stdin.as_fd())?;
     let wiring = Wiring {
-        input: if stdin.is_terminal() { None } else { Some(stdin.as_fd()) },
+        input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
         interrupt: Some(interrupt.as_fd()),
+        terminal: person.as_ref(),
     };
-    let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: OUTPUT_BYTES };
-    let mut ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes))?;
+    let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(console) };
+    let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
+    // Whatever happened, the terminal is whole again before anything is said on it.
     sinks.finish()?;
+    drop(person);
+    let mut ended = ended?;
     let collected = gather(&mut ended, &checkout, &directory)?;
     Ok(summarise(args, policy, &name, directory, &ended, collected))
+}
+
+/// A conversation may go on for days, and a terminal takes no more than a person can watch; only its log is bounded.
+fn output_bytes(console: Console) -> u64 {
+    match console {
+        Console::Pipes => OUTPUT_BYTES,
+        Console::Terminal { .. } => u64::MAX,
+    }
 }
 
 /// Reads the result, now that nothing inside can change it any more.

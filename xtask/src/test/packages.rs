@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::Shop;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("e2fsprogs", "mkfs.ext4, for the size-capped layer a job writes to"),
     ("g++", "libFuzzer's runtime is C++"),
@@ -13,6 +13,7 @@ const PACKAGES: [(&str, &str); 7] = [
     ("iproute2", "a look into a sandbox's network from outside"),
     ("python3", "the oracles, and an interpreter for jobs"),
     ("python3-venv", "throwaway environments for the oracles"),
+    ("tmux", "a person's terminal, driven and read by tests"),
 ];
 
 pub(super) fn install(shop: &Shop) -> Result<()> {
