@@ -1,10 +1,11 @@
 //! A job with a terminal: it works as one, it is not the person's, and the person's is whole afterwards.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::support::{World, names};
-use crate::tmux::Tmux;
+use crate::support::{Traces, World, names};
+use crate::tmux::{Tmux, wait_until};
 
 #[test]
 fn a_shell_in_a_terminal_of_its_own() {
@@ -123,6 +124,22 @@ fn a_job_that_takes_every_key_can_be_left() {
             tmux.key("C-]");
         }
     });
+}
+
+#[test]
+fn a_closed_window_ends_the_job_and_leaves_nothing() {
+    let world = World::new();
+    world.write("mess.sh", MESS);
+    let tmux = Tmux::start(&world);
+    tmux.line("$POND run -t -- sh mess.sh");
+    tmux.wait_for("ready");
+    assert_eq!(names(&world.state().join("live")).len(), 1);
+    tmux.ask(&["kill-server"]);
+    let left = || Traces::of(&world, &BTreeSet::new());
+    wait_until(|| left().processes.is_empty(), || format!("{:?}", left()));
+    let Traces { processes: _, mounts: _, loops, cgroups, live } = left();
+    assert_eq!((loops, cgroups, live), (BTreeSet::new(), BTreeSet::new(), BTreeSet::new()));
+    assert!(only_run(&world).join("manifest.json").exists(), "the result was collected");
 }
 
 #[test]

@@ -67,11 +67,7 @@ impl<'a> Tmux<'a> {
     }
 
     pub(crate) fn wait_until(&self, condition: impl Fn() -> bool, what: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        while !condition() {
-            assert!(Instant::now() < deadline, "no {what:?} on\n{}", self.screen());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(condition, || format!("no {what:?} on\n{}", self.screen()));
     }
 
     /// Types a line and waits for `marker-CODE`, where CODE is the exit code of the line.
@@ -84,5 +80,13 @@ impl<'a> Tmux<'a> {
 impl Drop for Tmux<'_> {
     fn drop(&mut self) {
         self.ask(&["kill-server"]);
+    }
+}
+
+pub(crate) fn wait_until(condition: impl Fn() -> bool, otherwise: impl Fn() -> String) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{}", otherwise());
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
