@@ -19,6 +19,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Ending, Job, Native, Running};
 use pond_sandbox::record::{JobName, Live};
 use pond_sandbox::state::StateDir;
+use pond_wire::jail::Console;
 use pond_worker::supervise::{Bounds, Wiring, supervise};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -123,6 +124,7 @@ impl Resident {
             env: &[],
             exhibits: &[],
             tools: &[],
+            console: Console::Pipes,
         };
         let running = self.native.launch(&job)?;
         Ok((record, running))
@@ -132,7 +134,10 @@ impl Resident {
         let bounds = Bounds { wall: Duration::from_secs(60), output_bytes: 1 << 20 };
         let started = Instant::now();
         let (record, running) = self.launch(number)?;
-        let ended = supervise(running, Wiring { input: None, interrupt: None }, bounds, |_, _| Ok(()))?;
+        let ended =
+            supervise(running, Wiring { input: None, interrupt: None, terminal: None }, bounds, |_, _| {
+                Ok(())
+            })?;
         let (ending, ended_after) = (ended.over.ending, started.elapsed());
         drop(ended);
         record.close()?;
@@ -152,7 +157,8 @@ fn idle(resident: &Resident, count: u32) -> Result<()> {
     for number in 0..count {
         let (record, running) = resident.launch(number)?;
         // Its first byte of output says that the command itself runs.
-        let heard = rustix::io::read(&running.streams.stdout, &mut [0; 1])?;
+        let streams = running.streams.as_ref().context("a job without a terminal has pipes")?;
+        let heard = rustix::io::read(&streams.stdout, &mut [0; 1])?;
         ensure!(heard == 1, "job {number} ended at once");
         held.push((record, running));
     }

@@ -27,6 +27,12 @@ pub(crate) fn state_dir() -> Option<PathBuf> {
     named("POND_STATE_DIR").or_else(|| Some(of_user()?.join("pond")))
 }
 
+/// The kind of the caller's terminal, for a job that gets one; a name no terminal has is as good as none.
+pub(crate) fn terminal_kind() -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text("TERM").filter(|name| (1..=64).contains(&name.len()) && name.bytes().all(plain))
+}
+
 /// The variable's text; bytes that are not text become characters no setting accepts.
 #[expect(clippy::disallowed_methods, reason = "this file is the one place the environment is read")]
 fn text(variable: &str) -> Option<String> {

@@ -12,3 +12,5 @@ mod residue;
 mod result;
 mod snapshot;
 mod support;
+mod terminal;
+mod tmux;

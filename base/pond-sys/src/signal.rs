@@ -13,6 +13,12 @@ pub fn interrupts() -> io::Result<OwnedFd> {
     descriptor(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
 }
 
+/// Blocks SIGWINCH and SIGCONT and returns a descriptor that becomes readable when the terminal got another size, or when this
+/// process goes on after a stop and may find the terminal in another mode.
+pub fn terminal_changes() -> io::Result<OwnedFd> {
+    descriptor(&[libc::SIGWINCH, libc::SIGCONT])
+}
+
 fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     // SAFETY: sigemptyset and sigaddset fill a set that lives on this stack; the numbers are valid signals.
     let set = unsafe {

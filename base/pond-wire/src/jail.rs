@@ -33,6 +33,7 @@ pub struct JailPlan {
     pub shm: TmpfsCap,
     pub rlimits: Rlimits,
     pub program: Program,
+    pub console: Console,
     pub start: Start,
 }
 
@@ -167,6 +168,16 @@ pub struct Program {
     pub cwd: String,
 }
 
+/// What the job's three streams are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Console {
+    /// Descriptors that travel with the plan.
+    Pipes,
+    /// A terminal made inside the sandbox, of this size at first; its master travels out with `Report::Prepared`.
+    Terminal { rows: u16, columns: u16 },
+}
+
 /// Whether the job waits for a word from the asking side before its first instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -179,6 +190,7 @@ pub enum Start {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     Plan,
+    /// The three streams are absent when the console is a terminal.
     Stdin,
     Stdout,
     Stderr,
@@ -202,5 +214,14 @@ mod tests {
         let text = r#"{"bytes": 1, "inodes": 2, "huge": true}"#;
         let fault = serde_json::from_str::<TmpfsCap>(text).map_err(|fault| fault.to_string());
         assert!(fault.as_ref().is_err_and(|text| text.contains("unknown field `huge`")), "{fault:?}");
+    }
+    #[test]
+    fn a_terminal_is_its_size_and_nothing_more() {
+        let read = |text: &str| serde_json::from_str::<Console>(text).ok();
+        let terminal = Console::Terminal { rows: 24, columns: 80 };
+        assert_eq!(read(r#"{"terminal": {"rows": 24, "columns": 80}}"#), Some(terminal));
+        assert_eq!(read(r#"{"terminal": {"rows": 24, "columns": 80, "path": "/dev/pts/0"}}"#), None);
+        assert_eq!(read(r#"{"terminal": {"rows": 65536, "columns": 80}}"#), None);
+        assert_eq!(read(r#""terminal""#), None);
     }
 }

@@ -21,6 +21,8 @@ pub struct Started {
     /// Readable when any child changed state.
     pub child_events: OwnedFd,
     pub filter: Filter,
+    /// The job's end of its terminal, kept so that the other end sees no hang-up while the job closes and reopens its own.
+    pub terminal: Option<OwnedFd>,
 }
 
 /// Watches until the job ends or the lifeline closes. When this process exits the kernel kills everything in the sandbox.

@@ -2,13 +2,17 @@
 //!
 //! The asking side builds plans from policy and should never fail here; these checks are for the day it is wrong or captured.
 
-use pond_wire::jail::{CheckoutView, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
+use pond_wire::jail::{CheckoutView, Console, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
 use rustix::io::Errno;
 
 use crate::fault::Failure;
 
 /// Places the launcher fills itself; a plan may not.
-const RESERVED: [&str; 5] = [WORKSPACE, HOME, "/proc", "/tmp", "/dev/shm"];
+const RESERVED: [&str; 6] = [WORKSPACE, HOME, "/proc", "/tmp", "/dev/shm", "/dev/pts"];
+/// Device nodes of the host that any job may have.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// Stands for whatever terminal the opening process has, so it is given only to a job that gets one of its own.
+const OWN_TERMINAL: &str = "/dev/tty";
 
 pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
     let caps_bounded = [plan.tmp, plan.shm].into_iter().all(bounded);
@@ -20,10 +24,15 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         CheckoutView::ReadOnly(checkout) | CheckoutView::Copy(checkout) => is_plain_absolute(&checkout.path),
         CheckoutView::Empty => true,
     };
+    let terminal_has_a_size = match plan.console {
+        Console::Pipes => true,
+        Console::Terminal { rows, columns } => rows > 0 && columns > 0,
+    };
     let sound = caps_bounded
+        && terminal_has_a_size
         && scratch_bounded
         && checkout_named
-        && plan.root.iter().all(entry_is_sound)
+        && plan.root.iter().all(|entry| entry_is_sound(entry, plan.console))
         && plan.replaced.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
         && !plan.program.argv.is_empty()
         && plan.program.argv.iter().all(|argument| !argument.contains('\0'))
@@ -38,15 +47,23 @@ fn bounded(cap: TmpfsCap) -> bool {
     cap.bytes > 0 && cap.inodes > 0
 }
 
-fn entry_is_sound(entry: &RootEntry) -> bool {
+fn entry_is_sound(entry: &RootEntry, console: Console) -> bool {
     let path = entry.path();
     let outside_reserved = !RESERVED.iter().any(|reserved| is_at_or_below(path, reserved));
     let source_is_sound = match entry {
         RootEntry::Bind { source, .. } => is_plain_absolute(source) && source != "/",
-        RootEntry::Device { source, .. } => is_plain_absolute(source) && source.starts_with("/dev/"),
+        RootEntry::Device { source, .. } => device_is_sound(source, console),
         RootEntry::Directory { .. } | RootEntry::Symlink { .. } | RootEntry::File { .. } => true,
     };
     is_plain_absolute(path) && path != "/" && outside_reserved && source_is_sound
+}
+
+fn device_is_sound(source: &str, console: Console) -> bool {
+    let with_terminal = match console {
+        Console::Pipes => false,
+        Console::Terminal { .. } => source == OWN_TERMINAL,
+    };
+    with_terminal || DEVICES.contains(&source)
 }
 
 /// Absolute, without empty, `.` or `..` parts, and free of NUL.
@@ -67,3 +84,6 @@ fn env_is_sound(name: &str, value: &str) -> bool {
 fn is_hostname(name: &str) -> bool {
     (1..=63).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,8 @@ use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::Order;
 use crate::storage::{Builder, Storage};
-use crate::{idmap, job, root, storage};
+use crate::terminal::Terminal;
+use crate::{idmap, job, root, storage, terminal};
 
 /// The parent's word that the identity stands.
 pub(crate) const ADMITTED: u8 = 1;
@@ -54,10 +55,11 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     let storage = receive_storage(order, parent)?;
     root::enter(&new_root, &storage)?;
     drop(new_root);
+    let terminal = terminal::open(plan.console)?;
     // 6. The asking side learns where to read results, and may hold the job back until its own half is ready.
-    pond_sys::socket::send(report, &Report::Prepared.encode(), &[storage.upper.as_fd()])
-        .at(Step::Announce)?;
+    announce(report, &storage, terminal.as_ref())?;
     drop(storage);
+    let terminal = terminal.map(|made| made.job_end);
     if plan.start == Start::OnGo {
         await_go(report)?;
     }
@@ -65,15 +67,16 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
-        Fork::Child => job::run(order, &filters.0, report),
+        Fork::Child => job::run(order, terminal.as_ref(), &filters.0, report),
         Fork::Parent(child) => child.pid,
     };
     // 8. Init keeps no power and no descriptor it does not need: it waits, reaps and reports.
     job::drop_capabilities().at(Step::GuardInit)?;
     rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
-    pond_sys::fd::close_all_but(&[report, order.lifeline.as_fd(), child_events.as_fd()])
-        .at(Step::GuardInit)?;
-    Ok(pond_init::Started { job, child_events, filter: filters.1 })
+    let kept = [report, order.lifeline.as_fd(), child_events.as_fd()];
+    let kept: Vec<_> = kept.into_iter().chain(terminal.as_ref().map(AsFd::as_fd)).collect();
+    pond_sys::fd::close_all_but(&kept).at(Step::GuardInit)?;
+    Ok(pond_init::Started { job, child_events, filter: filters.1, terminal })
 }
 
 /// A thread that moves itself needs no lock that waits for every processor of the host; one that is moved does.
@@ -134,6 +137,13 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
             Ok(Storage { workspace, home, upper })
         }
     }
+}
+
+fn announce(report: BorrowedFd<'_>, storage: &Storage, terminal: Option<&Terminal>) -> Result<(), Failure> {
+    let upper = storage.upper.as_fd();
+    let descriptors: Vec<_> =
+        std::iter::once(upper).chain(terminal.map(|made| made.master.as_fd())).collect();
+    pond_sys::socket::send(report, &Report::Prepared.encode(), &descriptors).at(Step::Announce)
 }
 
 fn await_go(report: BorrowedFd<'_>) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! The last steps before the hostile program runs: everything it could use is taken away, tried, and only then it starts.
 
 use std::ffi::CString;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -9,7 +9,7 @@ use landlock::{
 };
 use pond_sys::process::{Program, exit_now};
 use pond_sys::seccomp;
-use pond_wire::jail::{CheckoutView, HOME, Identity, JOB_ID, JailPlan, Step, WORKSPACE};
+use pond_wire::jail::{CheckoutView, Console, HOME, Identity, JOB_ID, JailPlan, Step, WORKSPACE};
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
@@ -18,32 +18,39 @@ use crate::confirm;
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::Order;
+use crate::terminal;
 
 /// Device nodes a job may write to.
 const WRITABLE_DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
 
 /// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
-pub(crate) fn run(order: &Order, filter: &seccomp::Filter, report: BorrowedFd<'_>) -> ! {
-    let failure = confine_and_exec(order, filter, report);
+pub(crate) fn run(
+    order: &Order,
+    terminal: Option<&OwnedFd>,
+    filter: &seccomp::Filter,
+    report: BorrowedFd<'_>,
+) -> ! {
+    let failure = match confine(order, terminal, filter, report) {
+        Ok(program) => exec(&order.plan, &program),
+        Err(failure) => failure,
+    };
     tell(report, failure.report(), &[]);
     exit_now(1)
 }
 
-fn confine_and_exec(order: &Order, filter: &seccomp::Filter, report: BorrowedFd<'_>) -> Failure {
-    match confine(order, filter, report) {
-        Ok(program) => exec(&order.plan, &program),
-        Err(failure) => failure,
-    }
-}
-
 // tidy: privileged sequence
-fn confine(order: &Order, filter: &seccomp::Filter, report: BorrowedFd<'_>) -> Result<Program, Failure> {
+fn confine(
+    order: &Order,
+    terminal: Option<&OwnedFd>,
+    filter: &seccomp::Filter,
+    report: BorrowedFd<'_>,
+) -> Result<Program, Failure> {
     let plan = &order.plan;
     let program = prepare(plan)?;
     // 1. A session of its own, default signals, its three streams, and no other descriptor once it executes.
     rustix::process::setsid().at(Step::DropIdentity)?;
     pond_sys::signal::reset_all().at(Step::DropIdentity)?;
-    take_streams(order)?;
+    take_streams(order.stdio.as_ref(), terminal)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::chdir(plan.program.cwd.as_str()).at(Step::DropIdentity)?;
     // 2. Capabilities go before the identity does: emptying the bounding set needs one of them.
@@ -79,8 +86,18 @@ fn prepare(plan: &JailPlan) -> Result<Program, Failure> {
     Ok(Program::new(argv, env))
 }
 
-fn take_streams(order: &Order) -> Result<(), Failure> {
-    let [stdin, stdout, stderr] = &order.stdio;
+/// Pipes from outside, or the terminal made inside, which then controls the job's session.
+fn take_streams(pipes: Option<&[OwnedFd; 3]>, terminal: Option<&OwnedFd>) -> Result<(), Failure> {
+    let [stdin, stdout, stderr] = match (pipes, terminal) {
+        (Some([stdin, stdout, stderr]), None) => [stdin, stdout, stderr],
+        (None, Some(terminal)) => {
+            rustix::process::ioctl_tiocsctty(terminal).at(Step::Terminal)?;
+            [terminal; 3]
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Failure { step: Step::Terminal, errno: Errno::INVAL });
+        }
+    };
     rustix::stdio::dup2_stdin(stdin).at(Step::DropIdentity)?;
     rustix::stdio::dup2_stdout(stdout).at(Step::DropIdentity)?;
     rustix::stdio::dup2_stderr(stderr).at(Step::DropIdentity)
@@ -152,7 +169,11 @@ fn landlock_rules(plan: &JailPlan) -> Result<RulesetStatus, LandlockFault> {
         rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, everything))?;
     }
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    for place in WRITABLE_DEVICES {
+    let terminals = match plan.console {
+        Console::Pipes => None,
+        Console::Terminal { .. } => Some(terminal::PLACE),
+    };
+    for place in WRITABLE_DEVICES.into_iter().chain(terminals) {
         if let Ok(file) = PathFd::new(place) {
             rules = rules.add_rule(PathBeneath::new(file, device))?;
         }

@@ -15,6 +15,7 @@ mod job;
 mod request;
 mod root;
 mod storage;
+mod terminal;
 
 pub use fault::Fault;
 

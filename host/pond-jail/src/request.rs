@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_wire::jail::{Identity, JailPlan, MAX_PLAN_BYTES, Scratch, Step};
+use pond_wire::jail::{Console, Identity, JailPlan, MAX_PLAN_BYTES, Scratch, Step};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
@@ -18,7 +18,8 @@ pub(crate) struct Request {
 /// A request whose plan was read and whose descriptors have names.
 pub(crate) struct Order {
     pub(crate) plan: JailPlan,
-    pub(crate) stdio: [OwnedFd; 3],
+    /// Absent when the job gets a terminal, which is made inside.
+    pub(crate) stdio: Option<[OwnedFd; 3]>,
     pub(crate) lifeline: OwnedFd,
     pub(crate) checkout: OwnedFd,
     pub(crate) image: Option<OwnedFd>,
@@ -49,7 +50,10 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> 
 pub(crate) fn read(mut rest: VecDeque<OwnedFd>, plan: &OwnedFd) -> Result<Order, Failure> {
     let plan = read_plan(plan)?;
     let mut next = || rest.pop_front().ok_or(Failure { step: Step::ReadPlan, errno: Errno::BADF });
-    let stdio = [next()?, next()?, next()?];
+    let stdio = match plan.console {
+        Console::Pipes => Some([next()?, next()?, next()?]),
+        Console::Terminal { .. } => None,
+    };
     let lifeline = next()?;
     let checkout = next()?;
     let image = match plan.scratch {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{BindKind, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
+use pond_wire::jail::{BindKind, Console, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -17,6 +17,7 @@ use rustix::mount::{
 
 use crate::fault::{At, Failure};
 use crate::storage::{Storage, tmpfs};
+use crate::terminal;
 
 /// Room for the skeleton: directories, links and the few files under /etc.
 const ROOT_CAP: TmpfsCap = TmpfsCap { bytes: 1 << 20, inodes: 512 };
@@ -70,6 +71,13 @@ pub(crate) fn build(plan: &JailPlan, mut sources: VecDeque<OwnedFd>) -> Result<O
     }
     attach(&root, &tmpfs(plan.tmp, "1777", Step::MountTmp)?, "tmp", Step::MountTmp)?;
     attach(&root, &tmpfs(plan.shm, "1777", Step::MountTmp)?, "dev/shm", Step::MountTmp)?;
+    match plan.console {
+        Console::Pipes => {}
+        Console::Terminal { .. } => {
+            make_directory(&root, terminal::PLACE, Step::Terminal)?;
+            attach(&root, &terminal::mount()?, relative(terminal::PLACE), Step::Terminal)?;
+        }
+    }
     attach(&root, &proc, "proc", Step::MountProc)?;
     mask_proc(&root)?;
     Ok(root)

@@ -5,7 +5,7 @@
 //! - [`collect`] turns an overlay's upper layer into changes, a patch, a manifest and stored contents.
 //! - [`apply`] puts a collected result into a checkout, all of it or nothing.
 //! - [`snapshot`] copies a checkout before a job starts.
-//! - [`neutral`] makes job output safe to show on a person's terminal.
+//! - [`neutral`] makes job output safe to show on a person's terminal; [`terminal`] does for a job that draws on it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -15,11 +15,13 @@ pub mod neutral;
 pub mod path;
 pub mod snapshot;
 pub mod supervise;
+pub mod terminal;
 
 mod beneath;
 mod digest;
 mod fault;
 mod object;
+mod utf8;
 
 pub use digest::Digest;
 

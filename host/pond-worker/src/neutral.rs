@@ -8,14 +8,15 @@
 
 use std::fmt::Write as _;
 
+use crate::utf8::{Decoder, Piece};
+
 /// Longer colour sequences do not occur in honest output.
 const SGR_BYTES: usize = 64;
 
 /// A streaming filter; feed chunks with [`push`](Self::push), then call [`finish`](Self::finish) once.
 #[derive(Debug, Default)]
 pub struct Neutraliser {
-    /// The start of a character whose remaining bytes have not arrived.
-    partial: Vec<u8>,
+    decoder: Decoder,
     state: State,
     is_coloured: bool,
 }
@@ -39,50 +40,25 @@ impl Neutraliser {
 
     /// Appends the safe form of `chunk` to `out`.
     pub fn push(&mut self, chunk: &[u8], out: &mut String) {
-        let mut bytes = std::mem::take(&mut self.partial);
-        bytes.extend_from_slice(chunk);
-        let mut rest = bytes.as_slice();
-        while !rest.is_empty() {
-            rest = match std::str::from_utf8(rest) {
-                Ok(text) => {
-                    self.text(text, out);
-                    &[]
-                }
-                Err(error) => self.invalid(rest, error, out),
-            };
-        }
+        let mut decoder = std::mem::take(&mut self.decoder);
+        decoder.push(chunk, |piece| self.piece(piece, out));
+        self.decoder = decoder;
     }
 
     /// Ends the stream: what was held back is shown, and colour is switched off if the job left it on.
     pub fn finish(mut self, out: &mut String) {
-        for byte in std::mem::take(&mut self.partial) {
-            self.byte(byte, out);
-        }
+        std::mem::take(&mut self.decoder).finish(|piece| self.piece(piece, out));
         self.settle(out);
         if self.is_coloured {
             out.push_str("\x1b[0m");
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut String) {
-        for character in text.chars() {
-            self.character(character, out);
+    fn piece(&mut self, piece: Piece<'_>, out: &mut String) {
+        match piece {
+            Piece::Text(text) => text.chars().for_each(|character| self.character(character, out)),
+            Piece::Faulty(byte) => self.byte(byte, out),
         }
-    }
-
-    /// Takes the valid start and one faulty sequence; an unfinished character waits for the next chunk.
-    fn invalid<'a>(&mut self, bytes: &'a [u8], error: std::str::Utf8Error, out: &mut String) -> &'a [u8] {
-        let (valid, rest) = bytes.split_at(error.valid_up_to());
-        self.text(&String::from_utf8_lossy(valid), out);
-        let Some(length) = error.error_len() else {
-            self.partial = rest.to_vec();
-            return &[];
-        };
-        let (faulty, rest) = rest.split_at(length);
-        for &byte in faulty {
-            self.byte(byte, out);
-        }
-        rest
     }
 
     fn byte(&mut self, byte: u8, out: &mut String) {

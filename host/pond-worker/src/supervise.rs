@@ -3,6 +3,8 @@
 //! Zone: host. Everything that arrives on the streams is hostile: it is counted, handed on in bounded pieces, never parsed. The
 //! verdict comes from the launcher's reports and the control group's counters alone.
 
+mod feeder;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -10,6 +12,9 @@ use std::time::{Duration, Instant};
 use pond_sandbox::native::{Ending, Over, Running, RunningFault};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+
+use crate::terminal::{TerminalFault, UserTerminal};
+use feeder::{Fed, Feeder, Presses, Source};
 
 /// How long a killed job may take to be gone before that is an error in itself.
 const KILL_GRACE: Duration = Duration::from_secs(5);
@@ -27,6 +32,10 @@ pub enum SuperviseFault {
     Input(#[source] io::Error),
     #[error("the job is still alive {} s after it was killed", KILL_GRACE.as_secs())]
     Unkillable,
+    #[error("connecting the job's terminal")]
+    Connect(#[source] io::Error),
+    #[error(transparent)]
+    Terminal(#[from] TerminalFault),
     #[error(transparent)]
     Running(#[from] RunningFault),
 }
@@ -35,6 +44,8 @@ pub enum SuperviseFault {
 pub enum Stream {
     Stdout,
     Stderr,
+    /// Both, as a terminal mixes them.
+    Terminal,
 }
 
 /// Why pond itself ended a job.
@@ -58,6 +69,8 @@ pub struct Wiring<'a> {
     pub input: Option<BorrowedFd<'a>>,
     /// Readable when somebody wants the job to stop.
     pub interrupt: Option<BorrowedFd<'a>>,
+    /// The person's terminal that the job's own stands for; its keys are the input.
+    pub terminal: Option<&'a UserTerminal>,
 }
 
 /// A job that ended.
@@ -77,9 +90,16 @@ pub fn supervise(
     sink: impl FnMut(Stream, &[u8]) -> io::Result<()>,
 ) -> Result<Ended, SuperviseFault> {
     let started = Instant::now();
-    let feeder = Feeder::new(running.streams.stdin.take(), wiring.input).map_err(SuperviseFault::Input)?;
+    let source = wiring.terminal.map_or(Source::Pipe, |_| Source::Keyboard(Presses::default()));
+    let mut feeder = Feeder::new(wiring.input, source);
+    let mut outputs = Vec::new();
+    if let Some(streams) = running.streams.take() {
+        feeder.connect(streams.stdin).map_err(SuperviseFault::Input)?;
+        outputs.extend([(Stream::Stdout, streams.stdout), (Stream::Stderr, streams.stderr)]);
+    }
+    let terminal = wiring.terminal;
     let mut watch =
-        Watch { running, feeder, sink, bounds, started, stopped: None, output_bytes: 0, open: [true; 2] };
+        Watch { running, feeder, outputs, terminal, sink, bounds, started, stopped: None, output_bytes: 0 };
     let ending = loop {
         if let Some(ending) = watch.turn(wiring.interrupt)? {
             break ending;
@@ -94,31 +114,47 @@ pub fn supervise(
 struct Watch<'a, S> {
     running: Running,
     feeder: Feeder<'a>,
+    /// Those that have not ended.
+    outputs: Vec<(Stream, OwnedFd)>,
+    terminal: Option<&'a UserTerminal>,
     sink: S,
     bounds: Bounds,
     started: Instant,
     stopped: Option<(Stop, Instant)>,
     output_bytes: u64,
-    open: [bool; 2],
 }
 
 /// What became ready in one wait.
 struct Ready {
     report: bool,
-    output: [bool; 2],
-    feed: bool,
+    outputs: Vec<Stream>,
+    source: bool,
+    target: bool,
     interrupt: bool,
+    changed: bool,
+}
+
+/// What one read of an output gave.
+enum Got {
+    Bytes,
+    Nothing,
+    End,
 }
 
 impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
     /// One wait and what follows from it. Returns how the job ended when nobody can report on it any more.
     fn turn(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<Option<Ending>, SuperviseFault> {
         let ready = self.wait(interrupt)?;
-        if ready.feed {
-            self.feeder.feed().map_err(SuperviseFault::Input)?;
+        let left = self.feed(&ready)?;
+        for stream in ready.outputs {
+            if let Got::End = self.read(stream)? {
+                self.outputs.retain(|(open, _)| *open != stream);
+            }
         }
-        self.relay(ready.output)?;
-        if ready.interrupt {
+        if ready.changed {
+            self.resize()?;
+        }
+        if ready.interrupt || left == Fed::Leave && self.stopped.is_none() {
             self.stop(Stop::Interrupted)?;
         }
         match self.stopped {
@@ -127,22 +163,27 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
             Some(_) if !ready.report => self.running.kill()?,
             None | Some(_) => {}
         }
-        if ready.report { Ok(self.running.take_report()?) } else { Ok(None) }
+        if !ready.report {
+            return Ok(None);
+        }
+        let ending = self.running.take_report()?;
+        if let Some(master) = self.running.terminal.take() {
+            self.attach(master)?;
+        }
+        Ok(ending)
     }
 
     fn wait(&self, interrupt: Option<BorrowedFd<'_>>) -> Result<Ready, SuperviseFault> {
-        let streams = &self.running.streams;
-        let mut fds = vec![PollFd::from_borrowed_fd(self.running.reports(), PollFlags::IN)];
-        let outputs = [streams.stdout.as_fd(), streams.stderr.as_fd()];
-        for (fd, open) in outputs.into_iter().zip(self.open) {
-            if open {
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            }
-        }
-        let feed = self.feeder.interest();
-        fds.extend(feed.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+        let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let source = self.feeder.source();
+        let target = self.feeder.target();
         let listening = interrupt.filter(|_| self.stopped.is_none());
-        fds.extend(listening.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let mut fds = vec![readable(self.running.reports())];
+        fds.extend(self.outputs.iter().map(|(_, fd)| readable(fd.as_fd())));
+        fds.extend(source.map(readable));
+        fds.extend(target.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
+        fds.extend(listening.map(readable));
+        fds.extend(self.terminal.map(|terminal| readable(terminal.changes())));
         match poll(&mut fds, Some(&self.patience())) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(SuperviseFault::Poll(errno.into())),
@@ -151,10 +192,38 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
         let mut next = |asked: bool| asked && results.next().unwrap_or(false);
         Ok(Ready {
             report: next(true),
-            output: [next(self.open[0]), next(self.open[1])],
-            feed: next(feed.is_some()),
+            outputs: self.outputs.iter().map(|(stream, _)| *stream).filter(|_| next(true)).collect(),
+            source: next(source.is_some()),
+            target: next(target.is_some()),
             interrupt: next(listening.is_some()),
+            changed: next(self.terminal.is_some()),
         })
+    }
+
+    fn feed(&mut self, ready: &Ready) -> Result<Fed, SuperviseFault> {
+        let fed = if ready.source { self.feeder.read() } else { Ok(Fed::GoOn) };
+        if ready.target {
+            self.feeder.write().map_err(SuperviseFault::Input)?;
+        }
+        fed.map_err(SuperviseFault::Input)
+    }
+
+    /// The job's terminal has arrived: input goes there, output comes from there, and it is as large as the person's.
+    fn attach(&mut self, master: OwnedFd) -> Result<(), SuperviseFault> {
+        let input = master.try_clone().map_err(SuperviseFault::Connect)?;
+        self.feeder.connect(input).map_err(SuperviseFault::Connect)?;
+        self.outputs.push((Stream::Terminal, master));
+        self.resize()
+    }
+
+    fn resize(&self) -> Result<(), SuperviseFault> {
+        let Some(person) = self.terminal else { return Ok(()) };
+        let size = person.renew()?;
+        for (_, master) in self.outputs.iter().filter(|(stream, _)| *stream == Stream::Terminal) {
+            rustix::termios::tcsetwinsize(master, size)
+                .map_err(|errno| SuperviseFault::Connect(errno.into()))?;
+        }
+        Ok(())
     }
 
     /// Until the deadline, or a short while when the job is being killed.
@@ -171,29 +240,16 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
         }
     }
 
-    fn relay(&mut self, ready: [bool; 2]) -> Result<(), SuperviseFault> {
-        for (index, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
-            if ready.get(index).copied().unwrap_or(false) && self.read(stream)? == 0 {
-                self.open = match stream {
-                    Stream::Stdout => [false, self.open[1]],
-                    Stream::Stderr => [self.open[0], false],
-                };
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, stream: Stream) -> Result<usize, SuperviseFault> {
-        let source = match stream {
-            Stream::Stdout => &self.running.streams.stdout,
-            Stream::Stderr => &self.running.streams.stderr,
+    fn read(&mut self, stream: Stream) -> Result<Got, SuperviseFault> {
+        let Some((_, source)) = self.outputs.iter().find(|(open, _)| *open == stream) else {
+            return Ok(Got::End);
         };
         let mut piece = [0; PIECE];
-        let length = loop {
-            match rustix::io::read(source, &mut piece) {
-                Err(Errno::INTR) => {}
-                other => break other.map_err(|errno| SuperviseFault::Output(errno.into()))?,
-            }
+        let length = match rustix::io::read(source, &mut piece) {
+            // A terminal that nobody inside holds any more answers with an error.
+            Ok(0) | Err(Errno::IO) => return Ok(Got::End),
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(Got::Nothing),
+            other => other.map_err(|errno| SuperviseFault::Output(errno.into()))?,
         };
         let room = self.bounds.output_bytes.saturating_sub(self.output_bytes);
         let kept = length.min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -202,13 +258,22 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
         if kept < length && self.stopped.is_none() {
             self.stop(Stop::TooMuchOutput)?;
         }
-        Ok(length)
+        Ok(Got::Bytes)
     }
 
-    /// Everything that could write is dead, so what is in the pipes is all there will be.
+    /// Everything that could write is dead or dying, so what is in the pipes is all there will be.
     fn drain(&mut self) -> Result<(), SuperviseFault> {
-        for (open, stream) in self.open.into_iter().zip([Stream::Stdout, Stream::Stderr]) {
-            while open && self.read(stream)? > 0 {}
+        while let Some((stream, source)) = self.outputs.first() {
+            let stream = *stream;
+            let grace = Timespec { tv_sec: KILL_GRACE.as_secs().cast_signed(), tv_nsec: 0 };
+            match poll(&mut [PollFd::new(source, PollFlags::IN)], Some(&grace)) {
+                Ok(0) => return Err(SuperviseFault::Unkillable),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(SuperviseFault::Poll(errno.into())),
+            }
+            if let Got::End = self.read(stream)? {
+                self.outputs.remove(0);
+            }
         }
         Ok(())
     }
@@ -216,53 +281,5 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
     fn stop(&mut self, why: Stop) -> Result<(), SuperviseFault> {
         self.stopped = Some((why, Instant::now()));
         Ok(self.running.kill()?)
-    }
-}
-
-/// Copies input to the job without ever blocking on a job that does not read.
-struct Feeder<'a> {
-    to: Option<OwnedFd>,
-    from: Option<BorrowedFd<'a>>,
-    pending: Vec<u8>,
-}
-
-impl<'a> Feeder<'a> {
-    fn new(to: Option<OwnedFd>, from: Option<BorrowedFd<'a>>) -> io::Result<Self> {
-        let to = to.filter(|_| from.is_some());
-        if let Some(pipe) = &to {
-            rustix::io::ioctl_fionbio(pipe, true)?;
-        }
-        Ok(Self { to, from, pending: Vec::new() })
-    }
-
-    fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let to = self.to.as_ref()?;
-        if self.pending.is_empty() {
-            self.from.map(|from| (from, PollFlags::IN))
-        } else {
-            Some((to.as_fd(), PollFlags::OUT))
-        }
-    }
-
-    fn feed(&mut self) -> io::Result<()> {
-        let (Some(to), Some(from)) = (&self.to, self.from) else { return Ok(()) };
-        if self.pending.is_empty() {
-            let mut piece = [0; PIECE];
-            match rustix::io::read(from, &mut piece) {
-                Ok(0) => self.to = None,
-                Ok(length) => self.pending.extend(piece.iter().take(length)),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            return Ok(());
-        }
-        match rustix::io::write(to, &self.pending) {
-            Ok(length) => drop(self.pending.drain(..length)),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            // The job closed its input, which is its right.
-            Err(Errno::PIPE) => self.to = None,
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
     }
 }

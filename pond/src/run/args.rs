@@ -43,6 +43,12 @@ pub(crate) struct RunArgs {
     /// A toolchain of your home directory the job may use, read-only: cargo, nvm, pyenv or uv.
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,
+    /// Give the job a terminal; by itself for an agent's own command on a terminal. Ctrl-] three times ends the job.
+    #[arg(long, short, conflicts_with_all = ["json", "no_tty"])]
+    tty: bool,
+    /// Give the job pipes, whatever its command.
+    #[arg(long)]
+    no_tty: bool,
     /// The directory the job works on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) checkout: PathBuf,
@@ -69,7 +75,28 @@ pub(crate) struct RunArgs {
     pub(crate) argv: Vec<String>,
 }
 
+/// Agents whose command is a conversation, so that on a terminal they get one.
+const AGENTS: [&str; 5] = ["aider", "claude", "codex", "gemini", "opencode"];
+
+/// Whether the job should have a terminal, as far as the flags and the command say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TerminalWish {
+    Required,
+    WherePossible,
+    Unwanted,
+}
+
 impl RunArgs {
+    pub(crate) fn terminal(&self) -> TerminalWish {
+        let program = self.argv.first().and_then(|program| program.rsplit('/').next());
+        let is_agent = program.is_some_and(|name| AGENTS.contains(&name));
+        match (self.tty, self.no_tty || self.json) {
+            (true, _) => TerminalWish::Required,
+            (false, false) if is_agent => TerminalWish::WherePossible,
+            (false, _) => TerminalWish::Unwanted,
+        }
+    }
+
     /// The block a stage would carry to get the same sandbox: flags and files go through one parser.
     pub(crate) fn block(&self) -> Node {
         let mut fields = vec![("profile".to_owned(), Node::text(&self.profile))];

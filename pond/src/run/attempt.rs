@@ -13,7 +13,7 @@ use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Ending, Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
-use pond_wire::jail::Step;
+use pond_wire::jail::{Console, Step};
 use pond_worker::collect::{Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
@@ -23,11 +23,19 @@ use super::gather::{Output, gather};
 use super::sink::Sinks;
 use super::summary::Summary;
 use super::verdict::Verdict;
-use super::{Request, new_name};
+use super::{Request, new_name, terminal};
 use crate::runs::{self, RunInfo};
 
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
 const OUTPUT_BYTES: u64 = 256 << 20;
+
+/// A conversation may go on for days, and a terminal takes no more than a person can watch; only its log is bounded.
+fn output_bytes(console: Console) -> u64 {
+    match console {
+        Console::Pipes => OUTPUT_BYTES,
+        Console::Terminal { .. } => u64::MAX,
+    }
+}
 
 /// What a person can do about a launch that failed here.
 fn advice(step: Step, base: &Base<'_>) -> &'static str {
@@ -100,21 +108,34 @@ impl Attempt<'_> {
 
     /// Launches the job and stays with it to its end.
     fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Ended> {
-        let Request { args, policy, env, tools, .. } = self.request;
-        let job = Job { record: self.record, policy, checkout, argv: &args.argv, env, exhibits: &[], tools };
+        let Request { args, policy, env, tools, console, .. } = self.request;
+        let job = Job {
+            record: self.record,
+            policy,
+            checkout,
+            argv: &args.argv,
+            env,
+            exhibits: &[],
+            tools,
+            console: *console,
+        };
         let running = native.launch(&job)?;
         native.retire();
-        let mut sinks = Sinks::open(directory, !args.json)?;
+        let mut sinks = Sinks::open(directory, *console, !args.json)?;
         let interrupt = pond_sys::signal::interrupts()?;
         let stdin = std::io::stdin();
+        let person = terminal::take(*console, stdin.as_fd())?;
         let wiring = Wiring {
-            input: if stdin.is_terminal() { None } else { Some(stdin.as_fd()) },
+            input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),
+            terminal: person.as_ref(),
         };
-        let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: OUTPUT_BYTES };
-        let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes))?;
+        let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(*console) };
+        let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
+        // Whatever happened, the terminal is whole again before anything is said on it.
         sinks.finish()?;
-        Ok(ended)
+        drop(person);
+        Ok(ended?)
     }
 
     fn summarise(

@@ -10,6 +10,7 @@ mod export;
 mod gather;
 mod sink;
 mod summary;
+mod terminal;
 mod unconfined;
 mod verdict;
 
@@ -29,6 +30,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Native, Provided, Tool, sweep};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
+use pond_wire::jail::Console;
 use pond_worker::path::RelPath;
 
 pub(crate) use args::RunArgs;
@@ -63,11 +65,14 @@ struct Request<'a> {
     env: Vec<(String, String)>,
     artifacts: Vec<RelPath>,
     tools: Vec<Provided>,
+    console: Console,
 }
 
 fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
-    let (env, artifacts) = (environment(&args.env)?, export::declared(&args.artifacts)?);
-    let request = Request { args, policy, env, artifacts, tools: tools(&args.tools)? };
+    let console = terminal::console(args.terminal())?;
+    let env = terminal::environment(console, environment(&args.env)?);
+    let artifacts = export::declared(&args.artifacts)?;
+    let request = Request { args, policy, env, artifacts, tools: tools(&args.tools)?, console };
     let state = runs::state()?;
     let audit = Audit::open(&state)?;
     let backend = if policy.profile().is_confined() { Backend::Native.name() } else { "none" };

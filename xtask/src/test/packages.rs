@@ -6,7 +6,7 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
     ("e2fsprogs", "mkfs.ext4, for the size-capped layer a job writes to"),
@@ -16,6 +16,7 @@ const PACKAGES: [(&str, &str); 10] = [
     ("python3", "the oracles, and an interpreter for jobs"),
     ("python3-venv", "throwaway environments for the oracles"),
     ("qemu-system-x86", "a machine whose control groups are v2 only"),
+    ("tmux", "a person's terminal, driven and read by tests"),
     ("xz-utils", "unpacks modules of the emulated machine's kernel"),
 ];
 

@@ -36,10 +36,11 @@ pub enum Step {
     Confirm,
     Exec,
     GuardInit,
+    Terminal,
 }
 
 impl Step {
-    const ALL: [(Step, &'static str); 30] = [
+    const ALL: [(Step, &'static str); 31] = [
         (Step::ReadPlan, "read the plan"),
         (Step::CheckPlan, "check the plan"),
         (Step::MapOwner, "map the checkout's owner"),
@@ -70,6 +71,7 @@ impl Step {
         (Step::Confirm, "confirm that forbidden acts fail"),
         (Step::Exec, "execute the command"),
         (Step::GuardInit, "confine the init process"),
+        (Step::Terminal, "make the job's terminal"),
     ];
 
     pub fn describe(self) -> &'static str {
@@ -93,7 +95,7 @@ impl Step {
 pub enum Report {
     /// The launcher made init; its pidfd travels with this report.
     Started,
-    /// Init finished its mounts; the scratch directories travel with this report.
+    /// Init finished its mounts; the upper layer travels with this report, and the master of the job's terminal if it has one.
     Prepared,
     /// A step failed with this errno; the job did not run.
     Failed { step: Step, errno: i32 },

@@ -1,10 +1,10 @@
 //! Acts: opens the backend on this host, and launches jobs through the privileged launcher.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Identity, JOB_ID, Scratch};
+use pond_wire::jail::{Console, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -72,6 +72,7 @@ pub struct Job<'a> {
     pub exhibits: &'a [Exhibit],
     /// Toolchains of a home directory, offered by name.
     pub tools: &'a [Provided],
+    pub console: Console,
 }
 
 impl Native {
@@ -113,6 +114,7 @@ impl Native {
             env: job.env,
             exhibits: job.exhibits,
             tools: job.tools,
+            console: job.console,
         })?;
         let image = match plan.scratch {
             Scratch::Tmpfs(_) => None,
@@ -125,10 +127,10 @@ impl Native {
             job.record.job().as_str(),
             &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
         )?;
-        let pipes = Pipes::new(identity).map_err(LaunchFault::Pipes)?;
+        let pipes = Pipes::new(identity, job.console).map_err(LaunchFault::Pipes)?;
         let entry = group.entry();
         let with = Belongings {
-            stdio: [pipes.stdin.0.as_fd(), pipes.stdout.1.as_fd(), pipes.stderr.1.as_fd()],
+            stdio: pipes.stdio.iter().flat_map(Stdio::theirs).collect(),
             lifeline: pipes.lifeline.0.as_fd(),
             report: pipes.report.1.as_fd(),
             checkout: job.checkout.as_fd(),
@@ -157,22 +159,33 @@ impl Native {
 
 /// Both ends of everything the job is connected by: (read, write), and (ours, theirs) for the report socket.
 struct Pipes {
-    stdin: (OwnedFd, OwnedFd),
-    stdout: (OwnedFd, OwnedFd),
-    stderr: (OwnedFd, OwnedFd),
+    /// Absent when the job gets a terminal.
+    stdio: Option<Stdio>,
     lifeline: (OwnedFd, OwnedFd),
     report: (OwnedFd, OwnedFd),
 }
 
+struct Stdio {
+    stdin: (OwnedFd, OwnedFd),
+    stdout: (OwnedFd, OwnedFd),
+    stderr: (OwnedFd, OwnedFd),
+}
+
+impl Stdio {
+    fn theirs(&self) -> [BorrowedFd<'_>; 3] {
+        [self.stdin.0.as_fd(), self.stdout.1.as_fd(), self.stderr.1.as_fd()]
+    }
+}
+
 /// Our ends.
 pub(super) struct Ends {
-    pub(super) streams: Streams,
+    pub(super) streams: Option<Streams>,
     pub(super) lifeline: OwnedFd,
     pub(super) report: OwnedFd,
 }
 
 impl Pipes {
-    fn new(identity: Identity) -> std::io::Result<Self> {
+    fn new(identity: Identity, console: Console) -> std::io::Result<Self> {
         // The job must own its streams, or it could not open /dev/stderr.
         let owner = match identity {
             Identity::Range { base, .. } => base + JOB_ID,
@@ -183,19 +196,21 @@ impl Pipes {
             rustix::fs::fchown(&reader, Some(Uid::from_raw(owner)), None)?;
             std::io::Result::Ok((reader, writer))
         };
-        Ok(Self {
-            stdin: pipe()?,
-            stdout: pipe()?,
-            stderr: pipe()?,
-            lifeline: pipe()?,
-            report: pond_sys::socket::pair()?,
-        })
+        let stdio = match console {
+            Console::Pipes => Some(Stdio { stdin: pipe()?, stdout: pipe()?, stderr: pipe()? }),
+            Console::Terminal { .. } => None,
+        };
+        Ok(Self { stdio, lifeline: pipe()?, report: pond_sys::socket::pair()? })
     }
 
     /// Closes the job's ends, so that end-of-file means what it says.
     fn keep(self) -> Ends {
         Ends {
-            streams: Streams { stdin: Some(self.stdin.1), stdout: self.stdout.0, stderr: self.stderr.0 },
+            streams: self.stdio.map(|Stdio { stdin, stdout, stderr }| Streams {
+                stdin: stdin.1,
+                stdout: stdout.0,
+                stderr: stderr.0,
+            }),
             lifeline: self.lifeline.1,
             report: self.report.0,
         }

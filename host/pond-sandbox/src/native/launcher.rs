@@ -40,7 +40,8 @@ pub struct Launcher {
 /// What travels with a plan, in the order the launcher expects.
 #[derive(Debug)]
 pub(super) struct Belongings<'a> {
-    pub(super) stdio: [BorrowedFd<'a>; 3],
+    /// Three, or none when the plan asks for a terminal.
+    pub(super) stdio: Vec<BorrowedFd<'a>>,
     pub(super) lifeline: BorrowedFd<'a>,
     pub(super) report: BorrowedFd<'a>,
     pub(super) checkout: BorrowedFd<'a>,
@@ -76,7 +77,7 @@ impl Launcher {
     pub(super) fn send(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
         let plan = sealed(plan)?;
         let mut descriptors = vec![plan.as_fd(), with.report];
-        descriptors.extend(with.stdio);
+        descriptors.extend(&with.stdio);
         descriptors.extend([with.lifeline, with.checkout]);
         descriptors.extend(with.image);
         descriptors.extend(&with.cgroups);

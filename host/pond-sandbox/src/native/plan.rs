@@ -3,7 +3,7 @@
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
 use pond_wire::jail::{
-    BindKind, CheckoutPath, CheckoutView, HOME, Identity, JailPlan, Program, ReplacedFile, Rlimits,
+    BindKind, CheckoutPath, CheckoutView, Console, HOME, Identity, JailPlan, Program, ReplacedFile, Rlimits,
     RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
 };
 
@@ -46,6 +46,7 @@ pub(super) struct Facts<'a> {
     pub(super) env: &'a [(String, String)],
     pub(super) exhibits: &'a [Exhibit],
     pub(super) tools: &'a [Provided],
+    pub(super) console: Console,
 }
 
 pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
@@ -63,6 +64,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
             .into_iter()
             .chain(facts.exhibits.iter().map(exhibited))
             .chain(facts.tools.iter().flat_map(|tool| tool.root.iter().cloned()))
+            .chain(toolchain::terminal_entries(facts.console))
             .collect(),
         checkout,
         replaced: facts.replaced.to_vec(),
@@ -76,6 +78,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
             search: search(facts.tools),
             cwd: WORKSPACE.to_owned(),
         },
+        console: facts.console,
         start: Start::AtOnce,
     })
 }

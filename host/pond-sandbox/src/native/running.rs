@@ -21,9 +21,10 @@ pub enum RunningFault {
     Cgroup(#[from] CgroupFault),
 }
 
+/// Our ends of the job's pipes.
 #[derive(Debug)]
 pub struct Streams {
-    pub stdin: Option<OwnedFd>,
+    pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
 }
@@ -51,7 +52,10 @@ pub enum Ending {
 /// A job between its launch and its end. Dropping it ends the job: the lifeline closes with it.
 #[derive(Debug)]
 pub struct Running {
-    pub streams: Streams,
+    /// Until they are taken; a job with a terminal has none.
+    pub streams: Option<Streams>,
+    /// The master of the job's terminal, from its arrival until it is taken.
+    pub terminal: Option<OwnedFd>,
     report: OwnedFd,
     init: Option<OwnedFd>,
     upper: Option<OwnedFd>,
@@ -91,6 +95,7 @@ impl Running {
     pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>) -> Self {
         Self {
             streams: ends.streams,
+            terminal: None,
             report: ends.report,
             init: None,
             upper: None,
@@ -121,7 +126,10 @@ impl Running {
         let mut descriptors = descriptors.into_iter();
         match report {
             Report::Started => self.init = descriptors.next(),
-            Report::Prepared => self.upper = descriptors.next(),
+            Report::Prepared => {
+                self.upper = descriptors.next();
+                self.terminal = descriptors.next();
+            }
             // The first failure is the cause; what follows is its echo.
             Report::Failed { step, errno } => {
                 self.ending.get_or_insert(Ending::NotLaunched { step, errno });

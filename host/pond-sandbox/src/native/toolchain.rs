@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use pond_wire::jail::{BindKind, HOME, JOB_ID, RootEntry};
+use pond_wire::jail::{BindKind, Console, HOME, JOB_ID, RootEntry};
 
 /// Directories of programs and libraries. On most hosts all but the first are links into it.
 const TOOLCHAIN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -109,6 +109,18 @@ pub(super) fn entries(places: &[Place], hostname: &str) -> Vec<RootEntry> {
         target: format!("/proc/self/fd{stream}"),
     }));
     entries
+}
+
+/// What programs expect of a terminal besides the one the launcher makes: the name for "the terminal I have", and the old name
+/// of the device that makes new ones, which is the instance inside and never the host's.
+pub(super) fn terminal_entries(console: Console) -> Vec<RootEntry> {
+    match console {
+        Console::Pipes => Vec::new(),
+        Console::Terminal { .. } => vec![
+            RootEntry::Device { path: "/dev/tty".to_owned(), source: "/dev/tty".to_owned() },
+            RootEntry::Symlink { path: "/dev/ptmx".to_owned(), target: "pts/ptmx".to_owned() },
+        ],
+    }
 }
 
 /// The files of /etc that are ours: they name the job's user and send every lookup to the sandbox itself.

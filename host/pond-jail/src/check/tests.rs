@@ -1,0 +1,78 @@
+//! A plan that would let a terminal or a disk of the host in is refused, whoever made it.
+
+use pond_wire::jail::{Identity, Program, Rlimits, Scratch, Start};
+
+use super::*;
+
+const TERMINAL: Console = Console::Terminal { rows: 24, columns: 80 };
+
+fn plan(console: Console, root: Vec<RootEntry>) -> JailPlan {
+    let cap = TmpfsCap { bytes: 1, inodes: 1 };
+    JailPlan {
+        identity: Identity::Single { uid: 1, gid: 1 },
+        hostname: "pond".to_owned(),
+        root,
+        checkout: CheckoutView::Empty,
+        replaced: Vec::new(),
+        scratch: Scratch::Tmpfs(cap),
+        tmp: cap,
+        shm: cap,
+        rlimits: Rlimits {
+            open_files: 1,
+            processes: 1,
+            stack_bytes: 1,
+            file_bytes: 1,
+            locked_bytes: 1,
+            queue_bytes: 1,
+            pending_signals: 1,
+        },
+        program: Program {
+            argv: vec!["true".to_owned()],
+            env: Vec::new(),
+            search: Vec::new(),
+            cwd: "/".to_owned(),
+        },
+        console,
+        start: Start::AtOnce,
+    }
+}
+
+fn device(path: &str, source: &str) -> RootEntry {
+    RootEntry::Device { path: path.to_owned(), source: source.to_owned() }
+}
+
+fn is_accepted(console: Console, root: Vec<RootEntry>) -> bool {
+    check(&plan(console, root)).is_ok()
+}
+
+#[test]
+fn a_terminal_has_a_size() {
+    assert!(is_accepted(TERMINAL, Vec::new()));
+    for (rows, columns) in [(0, 80), (24, 0)] {
+        assert!(!is_accepted(Console::Terminal { rows, columns }, Vec::new()), "{rows} {columns}");
+    }
+}
+
+#[test]
+fn only_harmless_devices_come_in() {
+    assert!(is_accepted(Console::Pipes, vec![device("/dev/null", "/dev/null")]));
+    assert!(is_accepted(TERMINAL, vec![device("/dev/tty", "/dev/tty")]));
+    for (console, source) in [
+        (Console::Pipes, "/dev/tty"),
+        (TERMINAL, "/dev/pts/3"),
+        (TERMINAL, "/dev/ptmx"),
+        (TERMINAL, "/dev/console"),
+        (Console::Pipes, "/dev/sda"),
+        (Console::Pipes, "/dev/kvm"),
+    ] {
+        assert!(!is_accepted(console, vec![device("/dev/null", source)]), "{source}");
+    }
+}
+
+#[test]
+fn the_place_of_terminals_is_the_launchers() {
+    for path in ["/dev/pts", "/dev/pts/0", "/dev/shm/x", "/proc"] {
+        let entry = RootEntry::Directory { path: path.to_owned() };
+        assert!(!is_accepted(TERMINAL, vec![entry]), "{path}");
+    }
+}
