@@ -219,7 +219,7 @@ mod tests {
             let writer = scope.spawn(|| {
                 for number in 0..2000 {
                     let job = JobName::try_from(format!("job-{number}")).unwrap();
-                    Live::write(&state, &Record { job, made: made.clone() }).unwrap().close().unwrap();
+                    Live::write(&state, Record { job, made: made.clone() }).unwrap().close().unwrap();
                 }
             });
             while !writer.is_finished() {
