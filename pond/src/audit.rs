@@ -16,6 +16,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 
 const MOST_BYTES: u64 = 16 << 20;
+/// Every turn but the last means that somebody else put the log aside.
+const TURNS: usize = 1000;
 
 /// What is known about one command.
 #[derive(Debug)]
@@ -102,7 +104,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
 }
 
 fn append(path: &Path, text: &[u8], most: u64) -> anyhow::Result<()> {
-    loop {
+    for _ in 0..TURNS {
         let mut file = open(path)?;
         flock(&file, FlockOperation::LockExclusive).context("locking the audit log")?;
         // Somebody may have put it aside between the opening and the lock.
@@ -118,6 +120,7 @@ fn append(path: &Path, text: &[u8], most: u64) -> anyhow::Result<()> {
         anyhow::ensure!(written == text.len(), "the audit log took only part of a line");
         return Ok(());
     }
+    anyhow::bail!("the audit log {} does not stay in its place", path.display())
 }
 
 #[cfg(test)]

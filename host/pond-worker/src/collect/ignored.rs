@@ -23,8 +23,8 @@ use crate::path::quoted;
 
 const PER_DIRECTORY: &[u8] = b".gitignore";
 const OF_REPOSITORY: &[u8] = b".git/info/exclude";
-const FILE_BYTES: u64 = 128 << 10;
-const TOTAL_BYTES: u64 = 2 << 20;
+const FILE_BYTES: u64 = 64 << 10;
+const TOTAL_BYTES: u64 = 1 << 20;
 
 /// What happens to new paths that the base's ignore rules match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
