@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::attack::AttackArgs;
+use crate::doctor::DoctorArgs;
 use crate::output::REFUSED;
 use crate::run::RunArgs;
-use crate::{policy_cmd, preflight_cmd, run};
+use crate::{attack, doctor, policy_cmd, preflight_cmd, run};
 
 #[derive(Debug, Parser)]
 #[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
@@ -20,6 +22,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<RunArgs>),
+    Attack(AttackArgs),
+    Doctor(DoctorArgs),
     /// The sandbox contract: profiles, and what a block means.
     #[command(subcommand)]
     Policy(Policy),
@@ -73,6 +77,8 @@ pub(crate) fn run() -> ExitCode {
     };
     match cli.command {
         Command::Run(args) => run::main(&args),
+        Command::Attack(args) => attack::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Policy(Policy::Profiles { json }) => policy_cmd::profiles(json),
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
         Command::Policy(Policy::Schema) => policy_cmd::schema(),

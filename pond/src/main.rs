@@ -1,7 +1,9 @@
 //! `pond`: the one command a user installs. This file only chooses the role; each command has its own file.
 #![forbid(unsafe_code)]
 
+mod attack;
 mod cli;
+mod doctor;
 mod input;
 mod output;
 mod policy_cmd;
@@ -9,12 +11,20 @@ mod preflight_cmd;
 mod run;
 mod settings;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The launcher is this same file under another name, and must be itself before anything else of ours has run.
     if std::env::args_os().next().is_some_and(|name| name == pond_jail::NAME) {
         pond_jail::main()
+    }
+    if std::env::args_os()
+        .next()
+        .is_some_and(|name| Path::new(&name).file_name() == Some(OsStr::new(attack::probe::NAME)))
+    {
+        return attack::probe::main();
     }
     cli::run()
 }

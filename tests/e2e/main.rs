@@ -3,6 +3,7 @@
 //! Every test of a control has its counterpart: the same attempt without the control succeeds, or the test proves nothing.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod attack;
 mod confined;
 mod limits;
 mod residue;

@@ -25,7 +25,6 @@ use super::canary::{self, Disk};
 use super::case::{Evidence, Stage};
 use super::probe::{Line, NAME};
 use super::props::{PROBE, Props, random_word};
-use super::scene::Place;
 
 /// The native backend, set up to attack itself.
 pub(crate) struct Range<'a> {
@@ -94,7 +93,7 @@ impl Range<'_> {
         if !stage.command.is_empty() {
             return Ok(stage.command.iter().map(|word| (*word).to_owned()).collect());
         }
-        let scene = serde_json::to_string(&self.props.scene(Place::Inside))?;
+        let scene = serde_json::to_string(&self.props.inside())?;
         Ok([PROBE.to_owned(), scene].into_iter().chain(selectors.iter().cloned()).collect())
     }
 
@@ -126,7 +125,7 @@ pub(crate) fn unconfined(
     props: &Props,
     selectors: &[String],
 ) -> anyhow::Result<Vec<Line>> {
-    let scene = serde_json::to_string(&props.scene(Place::Outside))?;
+    let scene = serde_json::to_string(&props.outside()?)?;
     let mut child = Command::new(executable)
         .arg0(NAME)
         .arg(scene)

@@ -66,15 +66,7 @@ pub fn reach_refused_calls() -> io::Result<()> {
         // SAFETY: every pointer is an address that no process has, every descriptor one that no process holds, every set of
         // flags one that no kernel knows; the kernel answers with an error before it acts.
         let ret = unsafe {
-            libc::syscall(
-                number.into(),
-                nonsense,
-                nonsense,
-                nonsense,
-                nonsense,
-                nonsense,
-                nonsense,
-            )
+            libc::syscall(number.into(), nonsense, nonsense, nonsense, nonsense, nonsense, nonsense)
         };
         match crate::check(ret).map_err(|fault| fault.raw_os_error()) {
             Err(Some(libc::EPERM | libc::ENOSYS)) => {}

@@ -25,10 +25,13 @@ pub fn isolated(patience: Duration, attempt: impl FnOnce() -> io::Result<()>) ->
     // SAFETY: the caller has one thread, so no lock can be held by a thread that does not exist in the child.
     let raw = crate::check(unsafe { libc::fork() }.into())?;
     if raw == 0 {
-        let code = match rustix::process::setpgid(None, None).map_err(io::Error::from).and_then(|()| attempt()) {
-            Ok(()) => 0,
-            Err(fault) => fault.raw_os_error().and_then(|errno| u8::try_from(errno).ok()).unwrap_or(NOT_AN_ERRNO),
-        };
+        let code =
+            match rustix::process::setpgid(None, None).map_err(io::Error::from).and_then(|()| attempt()) {
+                Ok(()) => 0,
+                Err(fault) => {
+                    fault.raw_os_error().and_then(|errno| u8::try_from(errno).ok()).unwrap_or(NOT_AN_ERRNO)
+                }
+            };
         crate::process::exit_now(code)
     }
     let child = i32::try_from(raw).ok().and_then(Pid::from_raw).ok_or_else(crate::out_of_range)?;

@@ -20,8 +20,7 @@ pub fn set_time_of_day() -> io::Result<()> {
 pub fn set_clock() -> io::Result<()> {
     let impossible = libc::timespec { tv_sec: 0, tv_nsec: -1 };
     // SAFETY: the kernel reads one timespec that outlives the call.
-    let ret =
-        unsafe { libc::syscall(libc::SYS_clock_settime, libc::CLOCK_REALTIME, &raw const impossible) };
+    let ret = unsafe { libc::syscall(libc::SYS_clock_settime, libc::CLOCK_REALTIME, &raw const impossible) };
     reached(crate::check(ret), &[libc::EINVAL])
 }
 
@@ -61,7 +60,7 @@ pub fn kexec() -> io::Result<()> {
     const UNKNOWN_FLAGS: libc::c_ulong = 0xFF00;
     let nothing = std::ptr::null::<u8>();
     // SAFETY: no segments are passed, and unknown flags end the call before anything is read.
-    let ret = unsafe { libc::syscall(libc::SYS_kexec_load, 0, 0, nothing, UNKNOWN_FLAGS) };
+    let ret = unsafe { libc::syscall(libc::SYS_kexec_load, 0usize, 0usize, nothing, UNKNOWN_FLAGS) };
     reached(crate::check(ret), &[libc::EINVAL])
 }
 
@@ -69,7 +68,7 @@ pub fn kexec() -> io::Result<()> {
 pub fn load_module() -> io::Result<()> {
     let image: [u8; 0] = [];
     // SAFETY: the image has no bytes, and the parameters are an empty NUL-terminated string.
-    let ret = unsafe { libc::syscall(libc::SYS_init_module, image.as_ptr(), 0, c"".as_ptr()) };
+    let ret = unsafe { libc::syscall(libc::SYS_init_module, image.as_ptr(), 0usize, c"".as_ptr()) };
     reached(crate::check(ret), &[libc::ENOEXEC, libc::EINVAL])
 }
 

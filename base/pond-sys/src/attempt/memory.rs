@@ -29,7 +29,8 @@ pub fn make_timers(count: usize) -> io::Result<()> {
         let mut timer: libc::c_int = 0;
         let event = std::ptr::null_mut::<libc::sigevent>();
         // SAFETY: the event may be null, and the kernel writes the timer's number, an int, where it is told.
-        let ret = unsafe { libc::syscall(libc::SYS_timer_create, libc::CLOCK_MONOTONIC, event, &raw mut timer) };
+        let ret =
+            unsafe { libc::syscall(libc::SYS_timer_create, libc::CLOCK_MONOTONIC, event, &raw mut timer) };
         crate::check(ret)?;
     }
     Ok(())

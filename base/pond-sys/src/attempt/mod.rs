@@ -23,8 +23,8 @@ pub use interfaces::{
 };
 pub use isolated::{Trial, isolated};
 pub use machine::{
-    account_processes, adjust_clock, kexec, load_module, quota, reboot, set_clock, set_time_of_day, swap_off, swap_on,
-    unload_module,
+    account_processes, adjust_clock, kexec, load_module, quota, reboot, set_clock, set_time_of_day, swap_off,
+    swap_on, unload_module,
 };
 pub use memory::{
     Segment, find_segment, ignore_signals, lock_memory, make_segment, make_timers, touch_memory,
