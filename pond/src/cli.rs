@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::apply_cmd::ApplyArgs;
+use crate::attack::AttackArgs;
+use crate::doctor::DoctorArgs;
 use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
 use crate::run::RunArgs;
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
-use crate::{apply_cmd, policy_cmd, preflight_cmd, run, runs};
+use crate::{apply_cmd, attack, doctor, policy_cmd, preflight_cmd, run, runs};
 
 #[derive(Debug, Parser)]
 #[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
@@ -27,6 +29,8 @@ enum Command {
     Apply(ApplyArgs),
     Runs(RunsArgs),
     Gc(GcArgs),
+    Attack(AttackArgs),
+    Doctor(DoctorArgs),
     /// The sandbox contract: profiles, and what a block means.
     #[command(subcommand)]
     Policy(Policy),
@@ -86,6 +90,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
         Command::Gc(args) => runs::gc::main(&args),
+        Command::Attack(args) => attack::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Policy(Policy::Profiles { json }) => policy_cmd::profiles(json),
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
         Command::Policy(Policy::Schema) => policy_cmd::schema(),

@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod apply_cmd;
+mod attack;
 mod audit;
 mod cli;
+mod doctor;
 mod host_cmd;
 mod input;
 mod output;
@@ -13,12 +15,20 @@ mod run;
 mod runs;
 mod settings;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The launcher is this same file under another name, and must be itself before anything else of ours has run.
     if std::env::args_os().next().is_some_and(|name| name == pond_jail::NAME) {
         pond_jail::main()
+    }
+    if std::env::args_os()
+        .next()
+        .is_some_and(|name| Path::new(&name).file_name() == Some(OsStr::new(attack::probe::NAME)))
+    {
+        return attack::probe::main();
     }
     cli::run()
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
 mod apply;
+mod attack;
 mod bad_input;
 mod confined;
 mod kept;

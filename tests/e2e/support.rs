@@ -53,6 +53,15 @@ impl World {
         Done::of(self.pond(arguments).output().unwrap())
     }
 
+    /// A line for the host's own shell, in the project; `$0` is pond.
+    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+    pub(crate) fn host_shell(&self, line: &str) -> Done {
+        let mut command = Command::new("sh");
+        command.args(["-c", line, env!("CARGO_BIN_EXE_pond")]).current_dir(self.project());
+        command.env("POND_STATE_DIR", self.state()).stdin(Stdio::null());
+        Done::of(command.output().unwrap())
+    }
+
     /// `pond run` of a shell line in the default profile.
     pub(crate) fn shell(&self, line: &str) -> Done {
         self.run(&["run", "--", "sh", "-c", line])

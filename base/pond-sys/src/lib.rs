@@ -7,6 +7,7 @@
 
 pub mod attempt;
 pub mod fd;
+pub mod landlock;
 pub mod loopdev;
 pub mod mount;
 pub mod net;

@@ -1,4 +1,4 @@
-//! Where a host keeps what outlives a process: templates, id locks, records of live jobs, results of finished ones.
+//! Where a host keeps what outlives a process: templates, records of live jobs, results of finished ones.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,7 +19,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    const ROOMS: [&'static str; 4] = ["scratch", "ids", "live", "runs"];
+    const ROOMS: [&'static str; 3] = ["scratch", "live", "runs"];
 
     pub fn open(root: &Path) -> Result<Self, StateFault> {
         let state = Self { root: root.to_owned() };
@@ -40,10 +40,6 @@ impl StateDir {
     /// Templates of formatted images, and the filesystem on which images are made.
     pub fn scratch(&self) -> PathBuf {
         self.root.join("scratch")
-    }
-
-    pub fn ids(&self) -> PathBuf {
-        self.root.join("ids")
     }
 
     /// One locked record per job that may still have something to clean up.

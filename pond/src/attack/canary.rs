@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pond_worker::digest::Digest;
+use pond_worker::Digest;
 
 const GROUPS: &str = "/sys/fs/cgroup";
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
@@ -83,14 +83,18 @@ pub(crate) fn residue(job: &str, disk: Option<&Disk>) -> Vec<String> {
 fn look(job: &str, disk: Option<&Disk>) -> Vec<String> {
     let mut left: Vec<String> =
         groups(job).into_iter().map(|path| format!("control group {} is left", path.display())).collect();
-    left.extend(strays().into_iter().map(|pid| format!("process {pid} runs as a job outside every job's group")));
+    left.extend(
+        strays().into_iter().map(|pid| format!("process {pid} runs as a job outside every job's group")),
+    );
     if let Some(disk) = disk {
         if backing(disk.number).is_some_and(|now| now == disk.backing) {
             left.push(format!("loop device {} is left", disk.number));
         }
         let mounted = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let device = format!(" {}:{} ", Disk::LOOP_MAJOR, disk.number);
-        left.extend(mounted.lines().filter(|line| line.contains(&device)).map(|line| format!("mount {line} is left")));
+        left.extend(
+            mounted.lines().filter(|line| line.contains(&device)).map(|line| format!("mount {line} is left")),
+        );
     }
     left
 }
@@ -122,7 +126,10 @@ fn strays() -> Vec<String> {
         let user = value("Uid:").split_whitespace().next().and_then(|id| id.parse().ok());
         let is_alive = !value("State:").starts_with(['Z', 'X']);
         let groups = read("cgroup");
-        user.is_some_and(|id| JOB_IDS.contains(&id)) && is_alive && !groups.is_empty() && !groups.contains("pond-job-")
+        user.is_some_and(|id| JOB_IDS.contains(&id))
+            && is_alive
+            && !groups.is_empty()
+            && !groups.contains("pond-job-")
     };
     let processes = entries(Path::new("/proc")).filter_map(|entry| entry.file_name().into_string().ok());
     processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_stray).collect()
@@ -131,4 +138,3 @@ fn strays() -> Vec<String> {
 fn entries(directory: &Path) -> impl Iterator<Item = std::fs::DirEntry> {
     std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok)
 }
-

@@ -49,7 +49,7 @@ const DENIED: [Errno; 7] = [
     Errno::PROTONOSUPPORT,
     Errno::XDEV,
 ];
-const ABSENT: [Errno; 9] = [
+const ABSENT: [Errno; 10] = [
     Errno::NOENT,
     Errno::NXIO,
     Errno::SRCH,
@@ -57,10 +57,11 @@ const ABSENT: [Errno; 9] = [
     Errno::NODATA,
     Errno::CONNREFUSED,
     Errno::NETUNREACH,
+    Errno::NOTTY,
     Errno::ACCESS,
     Errno::PERM,
 ];
-const CAPPED: [Errno; 8] = [
+const CAPPED: [Errno; 9] = [
     Errno::NOSPC,
     Errno::MFILE,
     Errno::AGAIN,
@@ -69,6 +70,7 @@ const CAPPED: [Errno; 8] = [
     Errno::DQUOT,
     Errno::PERM,
     Errno::USERS,
+    Errno::TOOMANYREFS,
 ];
 const SIGKILL: u8 = 9;
 const SIGXFSZ: u8 = 25;
@@ -119,7 +121,9 @@ pub(crate) struct Stage {
     pub(crate) wall: Duration,
     pub(crate) output_bytes: u64,
     /// Run instead of the probe.
-    pub(crate) command: Option<&'static str>,
+    pub(crate) command: &'static [&'static str],
+    /// Bytes waiting on the job's input.
+    pub(crate) input_bytes: usize,
     pub(crate) evidence: Evidence,
 }
 
@@ -142,14 +146,15 @@ pub(crate) enum Evidence {
 
 impl Stage {
     /// Long enough for any bounded attempt on a busy machine.
-    pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
     pub(crate) const PLAIN: Self = Self {
         profile: None,
         limits: &[],
         wall: Self::PATIENCE,
         output_bytes: 1 << 20,
-        command: None,
+        command: &[],
+        input_bytes: 0,
         evidence: Evidence::Attempt,
     };
 }

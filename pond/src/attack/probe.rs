@@ -10,9 +10,9 @@ use pond_sys::attempt::{Kind, Trial, isolated, unshare};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::accomplice::{self, Accomplice};
 use super::case::{Case, Control, Probe, Shelter, Stage};
 use super::catalogue;
-use super::helper::{self, Helper};
 use super::scene::{Place, Scene};
 
 /// The name this program is started under; `main` looks at it before anything else.
@@ -46,7 +46,7 @@ pub(crate) fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.as_slice() {
         [first, ..] if first == BYSTANDER => io::stdin().read_to_end(&mut Vec::new()).map(|_| 0),
-        [first, name] if first == helper::FLAG => Helper::parse(name).map_or(Ok(1), Helper::run),
+        [first, name] if first == accomplice::FLAG => Accomplice::parse(name).map_or(Ok(1), Accomplice::run),
         [scene, selected @ ..] => attempts(scene, selected).map(|()| 0),
         [] => Ok(1),
     };
@@ -64,7 +64,11 @@ fn attempts(scene: &str, selected: &[String]) -> io::Result<()> {
     let scene = Scene { inherited, ..serde_json::from_str(scene)? };
     for case in catalogue() {
         for probe in case.probes.iter().filter(|probe| selected.contains(&selector(case, probe))) {
-            let line = Line { case: case.id.to_owned(), probe: probe.name.to_owned(), outcome: attempt(probe, &scene)? };
+            let line = Line {
+                case: case.id.to_owned(),
+                probe: probe.name.to_owned(),
+                outcome: attempt(probe, &scene)?,
+            };
             let mut out = io::stdout().lock();
             serde_json::to_writer(&mut out, &line)?;
             out.write_all(b"\n")?;
@@ -105,7 +109,8 @@ fn enter(shelter: Shelter) -> io::Result<()> {
     }
     match shelter {
         Shelter::Mounts => {
-            let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+            let private =
+                rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
             Ok(rustix::mount::mount_change("/", private)?)
         }
         Shelter::None | Shelter::Network => Ok(()),

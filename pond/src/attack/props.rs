@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 
 use pond_sys::attempt::{Segment, make_segment};
 use pond_wire::jail::{HOME, WORKSPACE};
-use rustix::fs::{CWD, FileType, Mode, Uid, XattrFlags, makedev};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, Uid, XattrFlags, flock, makedev};
 use rustix::io::{Errno, FdFlags};
 
 use super::probe::{BYSTANDER, NAME};
@@ -25,6 +25,8 @@ use super::scene::{Landmarks, Place, Scene};
 pub(crate) const PROBE: &str = "/pond-probe";
 /// Where everything of an attack is kept. Not the state directory: the controls need a place that others may walk through.
 const PLACE: &str = "/tmp";
+const PREFIX: &str = "pond-attack-";
+const LOCK: &str = "lock";
 const NOBODY: u32 = 65_534;
 /// A file capability of the second format: effective, CAP_NET_RAW permitted.
 const CAPABLE: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -45,21 +47,25 @@ impl Props {
     pub(crate) fn set(executable: &Path) -> io::Result<Self> {
         let marker = random_word()?;
         let directory = Directory::make()?;
-        let secret = directory.0.join("secret");
-        File::options().write(true).create_new(true).mode(0o600).open(&secret)?.write_all(marker.as_bytes())?;
-        plant(&directory.0.join("checkout/planted"), &secret)?;
-        copy(&directory.0.join("outside/executable"))?;
+        let secret = directory.path.join("secret");
+        File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&secret)?
+            .write_all(marker.as_bytes())?;
+        plant(&directory.path.join("checkout/planted"), &secret)?;
         let (leak, _) = rustix::pipe::pipe()?;
         rustix::io::fcntl_setfd(&leak, FdFlags::empty())?;
         let bystander = Bystander::start(executable, &marker)?;
         let abstract_name = format!("pond-attack-{}", random_word()?);
-        let socket = directory.0.join("socket");
+        let socket = directory.path.join("socket");
         let tcp = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
         let segment = i32::from_le_bytes(random()?) | 1;
         Ok(Self {
             landmarks: Landmarks {
                 pid: bystander.0.id().try_into().map_err(|_| Errno::OVERFLOW)?,
-                directory: directory.0.clone(),
+                directory: directory.path.clone(),
                 secret,
                 port: tcp.local_addr()?.port(),
                 segment,
@@ -82,70 +88,95 @@ impl Props {
 
     /// The repository the jobs work on.
     pub(crate) fn checkout(&self) -> PathBuf {
-        self.directory.0.join("checkout")
+        self.directory.path.join("checkout")
     }
 
     /// An empty directory for the result of one run.
     pub(crate) fn result(&self, name: &str) -> io::Result<PathBuf> {
-        let path = self.directory.0.join(format!("result-{name}"));
+        let path = self.directory.path.join(format!("result-{name}"));
         std::fs::create_dir(&path)?;
         Ok(path)
     }
 
-    pub(crate) fn scene(&self, place: Place) -> Scene {
-        let outside = |name: &str| self.directory.0.join("outside").join(name);
-        let [workspace, temporary, shared_memory, home, planted, executable] = match place {
-            Place::Inside => [
-                WORKSPACE.into(),
-                "/tmp".into(),
-                "/dev/shm".into(),
-                HOME.into(),
-                Path::new(WORKSPACE).join("planted"),
-                PROBE.into(),
-            ],
-            Place::Outside => [
-                outside("workspace"),
-                outside("tmp"),
-                outside("shm"),
-                outside("home"),
-                self.checkout().join("planted"),
-                outside("executable"),
-            ],
-        };
-        let host = self.landmarks.clone();
+    /// The names of things for attempts inside.
+    pub(crate) fn inside(&self) -> Scene {
         Scene {
-            place,
-            workspace,
-            temporary,
-            shared_memory,
-            home,
-            planted,
-            executable,
-            host,
+            place: Place::Inside,
+            workspace: WORKSPACE.into(),
+            temporary: "/tmp".into(),
+            shared_memory: "/dev/shm".into(),
+            home: HOME.into(),
+            planted: Path::new(WORKSPACE).join("planted"),
+            executable: PROBE.into(),
+            host: self.landmarks.clone(),
             inherited: Vec::new(),
         }
+    }
+
+    /// The names of the same things for unconfined attempts, in directories nobody has used yet.
+    pub(crate) fn outside(&self) -> io::Result<Scene> {
+        let room = self.directory.path.join(format!("outside-{}", random_word()?));
+        let scene = Scene {
+            place: Place::Outside,
+            workspace: room.join("workspace"),
+            temporary: room.join("tmp"),
+            shared_memory: room.join("shm"),
+            home: room.join("home"),
+            planted: self.checkout().join("planted"),
+            executable: room.join("executable"),
+            host: self.landmarks.clone(),
+            inherited: Vec::new(),
+        };
+        for directory in [&scene.workspace, &scene.temporary, &scene.shared_memory, &scene.home] {
+            std::fs::create_dir_all(directory)?;
+        }
+        copy(&scene.executable)?;
+        Ok(scene)
     }
 }
 
 #[derive(Debug)]
-struct Directory(PathBuf);
+struct Directory {
+    path: PathBuf,
+    lock: File,
+}
 
 impl Directory {
     fn make() -> io::Result<Self> {
-        let path = Path::new(PLACE).join(format!("pond-attack-{}", random_word()?));
+        sweep()?;
+        let path = Path::new(PLACE).join(format!("{PREFIX}{}", random_word()?));
         std::fs::DirBuilder::new().mode(0o755).create(&path)?;
-        let directory = Self(path);
-        for name in ["checkout/planted", "outside/workspace", "outside/tmp", "outside/shm", "outside/home"] {
-            std::fs::create_dir_all(directory.0.join(name))?;
-        }
+        let lock = File::create_new(path.join(LOCK));
+        let directory = Self { path, lock: lock? };
+        flock(&directory.lock, FlockOperation::NonBlockingLockExclusive)?;
+        std::fs::create_dir_all(directory.path.join("checkout/planted"))?;
         Ok(directory)
     }
 }
 
+/// Removes what an attack that was killed left: directories of this user whose lock is free.
+fn sweep() -> io::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in std::fs::read_dir(PLACE)?.filter_map(Result::ok) {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own);
+        if !ours {
+            continue;
+        }
+        // One without a lock is being made, or was removed meanwhile.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(lock) = rustix::fs::open(entry.path().join(LOCK), flags, Mode::empty()) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 impl Drop for Directory {
     fn drop(&mut self) {
-        if let Err(fault) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("pond: {} is left behind: {fault}", self.0.display());
+        if let Err(fault) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("pond: {} is left behind: {fault}", self.path.display());
         }
     }
 }
@@ -180,14 +211,22 @@ impl Drop for Bystander {
 fn plant(planted: &Path, secret: &Path) -> io::Result<()> {
     std::fs::write(planted.join("canary"), "a canary, read-only to everybody inside\n")?;
     symlink(secret, planted.join("link-to-secret"))?;
-    for (name, text) in [("broken-elf", "\u{7f}ELF no program"), ("no-interpreter", "#!/no/such/interpreter\n")] {
+    for (name, text) in
+        [("broken-elf", "\u{7f}ELF no program"), ("no-interpreter", "#!/no/such/interpreter\n")]
+    {
         std::fs::write(planted.join(name), text)?;
         std::fs::set_permissions(planted.join(name), Permissions::from_mode(0o755))?;
     }
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    rustix::fs::mknodat(CWD, planted.join("null"), FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(1, 3))?;
+    rustix::fs::mknodat(
+        CWD,
+        planted.join("null"),
+        FileType::CharacterDevice,
+        Mode::from_raw_mode(0o666),
+        makedev(1, 3),
+    )?;
     let (setuid, capable) = (planted.join("setuid-cat"), planted.join("capable-cat"));
     copy(&setuid)?;
     rustix::fs::chown(&setuid, Some(Uid::from_raw(NOBODY)), None)?;

@@ -16,7 +16,8 @@ use pond_policy::settings::Settings;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Exhibit, Job, Native, Upper};
 use pond_sandbox::record::JobName;
-use pond_worker::collect::{Caps, Collected, OverlayXattrs, Sources, collect};
+use pond_wire::jail::Console;
+use pond_worker::collect::{Caps, Collected, Ignored, OverlayXattrs, Sources, Wanted, collect};
 use pond_worker::supervise::{Bounds, Ended, Stream, Wiring, supervise};
 
 use rustix::fs::MemfdFlags;
@@ -25,7 +26,6 @@ use super::canary::{self, Disk};
 use super::case::{Evidence, Stage};
 use super::probe::{Line, NAME};
 use super::props::{PROBE, Props, random_word};
-use super::scene::Place;
 
 /// The native backend, set up to attack itself.
 pub(crate) struct Range<'a> {
@@ -54,20 +54,22 @@ impl Range<'_> {
         let argv = self.argv(stage, selectors)?;
         let source = self.executable.to_str().context("pond's own path is not UTF-8")?.to_owned();
         let exhibits = [Exhibit { source, path: PROBE.to_owned() }];
+        let record = self.native.reserve(name.clone())?;
         let job = Job {
-            name: name.clone(),
+            record: &record,
             policy: &policy,
             checkout: &checkout,
             argv: &argv,
             env: &[],
             exhibits: &exhibits,
             tools: &[],
+            console: Console::Pipes,
         };
         let running = self.native.launch(&job)?;
         let mut output = Vec::new();
         let bounds = Bounds { wall: stage.wall, output_bytes: stage.output_bytes };
         let input = waiting_input(stage.input_bytes)?;
-        let wiring = Wiring { input: input.as_ref().map(AsFd::as_fd), interrupt: None };
+        let wiring = Wiring { input: input.as_ref().map(AsFd::as_fd), interrupt: None, terminal: None };
         let mut ended = supervise(running, wiring, bounds, |stream, bytes| {
             if stream == Stream::Stdout {
                 output.extend_from_slice(bytes);
@@ -81,6 +83,7 @@ impl Range<'_> {
             _ => None,
         };
         drop(upper);
+        record.close()?;
         Ok(Seen {
             lines: lines(&output),
             collected,
@@ -94,7 +97,7 @@ impl Range<'_> {
         if !stage.command.is_empty() {
             return Ok(stage.command.iter().map(|word| (*word).to_owned()).collect());
         }
-        let scene = serde_json::to_string(&self.props.scene(Place::Inside))?;
+        let scene = serde_json::to_string(&self.props.inside())?;
         Ok([PROBE.to_owned(), scene].into_iter().chain(selectors.iter().cloned()).collect())
     }
 
@@ -104,7 +107,8 @@ impl Range<'_> {
         let lower = checkout.as_fd().try_clone_to_owned()?;
         let is_root = rustix::process::geteuid().is_root();
         let xattrs = if is_root { OverlayXattrs::Trusted } else { OverlayXattrs::User };
-        Ok(collect(&Sources { upper, lower, xattrs }, &Caps::default(), run.as_fd())?)
+        let wanted = Wanted { ignored: Ignored::Keep, artifacts: &[] };
+        Ok(collect(&Sources { upper, lower, xattrs }, &wanted, &Caps::default(), run.as_fd())?)
     }
 }
 
@@ -126,7 +130,7 @@ pub(crate) fn unconfined(
     props: &Props,
     selectors: &[String],
 ) -> anyhow::Result<Vec<Line>> {
-    let scene = serde_json::to_string(&props.scene(Place::Outside))?;
+    let scene = serde_json::to_string(&props.outside()?)?;
     let mut child = Command::new(executable)
         .arg0(NAME)
         .arg(scene)

@@ -51,9 +51,22 @@ impl Scene {
         self.place == Place::Inside
     }
 
+    /// A file of init under /proc; outside the bystander stands for it, which belongs to the same user.
+    pub(crate) fn of_init(&self, name: &str) -> String {
+        match self.place {
+            Place::Inside => format!("/proc/1/{name}"),
+            Place::Outside => format!("/proc/{}/{name}", self.host.pid),
+        }
+    }
+
     pub(crate) fn marker(&self) -> String {
         self.host.marker_backwards.chars().rev().collect()
     }
+}
+
+/// The attack got what it asked for, and needs it no longer.
+pub(crate) fn got<T>(result: Result<T, Errno>) -> io::Result<()> {
+    result.map(drop).map_err(io::Error::from)
 }
 
 /// The attack found what it looked for, or did not.

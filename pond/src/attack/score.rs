@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use pond_sandbox::native::Ending;
-use pond_worker::supervise::Stop;
 use pond_wire::jail::Step;
+use pond_worker::supervise::Stop;
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -49,9 +49,12 @@ pub(crate) struct Caller {
 }
 
 pub(crate) fn judge(probe: &Probe, met: &Met, control: Option<Outcome>, caller: Caller) -> Verdict {
-    match inside(probe, met) {
-        Verdict::Held => compare(probe, control, caller),
-        other => other,
+    match (inside(probe, met), compare(probe, control, caller)) {
+        (breached @ Verdict::Breached(_), _) => breached,
+        (Verdict::Held, control) => control,
+        // What this host cannot show unconfined it cannot show inside either.
+        (_, excused @ Verdict::NoControl(_)) if met.outcome.is_some() => excused,
+        (other, _) => other,
     }
 }
 
@@ -63,7 +66,9 @@ fn inside(probe: &Probe, met: &Met) -> Verdict {
         Some(Outcome::Succeeded) => Verdict::Breached("the attempt worked inside the sandbox".to_owned()),
         Some(Outcome::Failed { errno }) if probe.expect.errno(errno) => Verdict::Held,
         Some(Outcome::Killed { signal }) if probe.expect.signal(signal) => Verdict::Held,
-        Some(other) => Verdict::Broken(format!("inside it met something that is no refusal: {}", words(Some(other)))),
+        Some(other) => {
+            Verdict::Broken(format!("inside it met something that is no refusal: {}", words(Some(other))))
+        }
         None => Verdict::Broken("the probe said nothing inside".to_owned()),
     }
 }
@@ -81,7 +86,8 @@ fn compare(probe: &Probe, control: Option<Outcome>, caller: Caller) -> Verdict {
         }
     };
     let refused = [Errno::PERM, Errno::ACCESS].contains(&errno);
-    if let Some(power) = unconfined.needs.filter(|power| refused && !caller.capabilities.contains(power.set)) {
+    if let Some(power) = unconfined.needs.filter(|power| refused && !caller.capabilities.contains(power.set))
+    {
         return Verdict::NoControl(format!("the caller has no {}", power.name));
     }
     if let Some((_, why)) = unconfined.excuses.iter().find(|(excused, _)| *excused == errno) {
@@ -104,13 +110,19 @@ pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
         Evidence::Attempt => (false, String::new()),
         Evidence::OutOfMemory => (positive(usage.oom_kills), "killed at the memory limit".to_owned()),
         Evidence::ForksRefused => (positive(usage.pids_denied), "refused at the process limit".to_owned()),
-        Evidence::Throttled => (positive(usage.cpu_throttled_periods), "held back at the processor limit".to_owned()),
+        Evidence::Throttled => {
+            (positive(usage.cpu_throttled_periods), "held back at the processor limit".to_owned())
+        }
         Evidence::MemoryWithinLimit => {
             let within = usage.memory_peak_bytes.is_some_and(|peak| peak <= seen.memory_limit);
             (within, "stayed within the memory limit".to_owned())
         }
-        Evidence::TimedOut => (seen.ended.stop == Some(Stop::TimedOut), "killed at the time limit".to_owned()),
-        Evidence::TooMuchOutput => (seen.ended.stop == Some(Stop::TooMuchOutput), "killed at the output limit".to_owned()),
+        Evidence::TimedOut => {
+            (seen.ended.stop == Some(Stop::TimedOut), "killed at the time limit".to_owned())
+        }
+        Evidence::TooMuchOutput => {
+            (seen.ended.stop == Some(Stop::TooMuchOutput), "killed at the output limit".to_owned())
+        }
         Evidence::Exited(code) => {
             let ended = matches!(seen.ended.over.ending, Ending::Exited { code: real, .. } if real == code);
             (ended && seen.ended.stop.is_none(), format!("ended by itself with {code}"))
@@ -124,6 +136,13 @@ pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
         }
     };
     shown.then_some(text)
+}
+
+pub(crate) fn control_words(probe: &Probe, control: Option<Outcome>) -> String {
+    match probe.control {
+        Control::Attempt(_) => words(control),
+        Control::None(_) => "not tried".to_owned(),
+    }
 }
 
 pub(crate) fn words(outcome: Option<Outcome>) -> String {
@@ -186,7 +205,13 @@ pub(crate) fn card(rows: &[Row], residue: &[String]) -> String {
             Verdict::Broken(why) => format!("BROKEN PROBE: {why}"),
             Verdict::NoControl(why) => format!("no control here: {why}"),
         };
-        line(&mut text, &format!("     {:<26} inside: {:<32} unconfined: {:<26} {verdict}", row.probe, row.inside, row.control));
+        line(
+            &mut text,
+            &format!(
+                "     {:<26} inside: {:<40} unconfined: {:<40} {verdict}",
+                row.probe, row.inside, row.control
+            ),
+        );
     }
     for left in residue {
         line(&mut text, &format!("host canary  BREACHED: {left}"));
@@ -199,3 +224,6 @@ fn line(text: &mut String, what: &str) {
     // Writing to a String cannot fail.
     if writeln!(text, "{}", what.trim_end()).is_err() {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Ending, Job, Native, abandon};
+use pond_sandbox::native::{Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
-use pond_wire::jail::{Console, Step};
+use pond_wire::jail::Console;
 use pond_worker::collect::{Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
@@ -34,17 +34,6 @@ fn output_bytes(console: Console) -> u64 {
     match console {
         Console::Pipes => OUTPUT_BYTES,
         Console::Terminal { .. } => u64::MAX,
-    }
-}
-
-/// What a person can do about a launch that failed here.
-fn advice(step: Step, base: &Base<'_>) -> &'static str {
-    match (step, base) {
-        (Step::MapOwner | Step::OpenCheckout | Step::MountWorkspace, Base::Live(..)) => {
-            "; its file system does not allow it, a private copy would: --snapshot"
-        }
-        (Step::Exec, _) => "; a program, and the interpreter it names, must be under /usr or in the checkout",
-        _ => "",
     }
 }
 
@@ -90,9 +79,9 @@ impl Attempt<'_> {
         };
         let mut ended = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
-        if let Ending::NotLaunched { step, .. } = ended.over.ending {
+        if let Verdict::NotLaunched { .. } = verdict {
             let command = self.request.args.argv.first().map_or("", String::as_str);
-            bail!("{} {}{}", quote(command), verdict.sentence(), advice(step, &base));
+            bail!("{} {}", quote(command), verdict.sentence());
         }
         let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
         let declared = &self.request.artifacts;

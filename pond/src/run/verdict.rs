@@ -13,7 +13,7 @@ pub(crate) enum Verdict {
     TimedOut,
     Killed { limit: Limit },
     Interrupted,
-    NotLaunched { step: String, reason: String },
+    NotLaunched { step: String, reason: String, remedy: Option<String> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,8 @@ impl Verdict {
     pub(crate) fn of(ended: &Ended) -> Self {
         if let Ending::NotLaunched { step, errno } = ended.over.ending {
             let reason = std::io::Error::from_raw_os_error(errno).to_string();
-            return Self::NotLaunched { step: step.describe().to_owned(), reason };
+            let remedy = pond_sandbox::native::remedy(step, errno).map(str::to_owned);
+            return Self::NotLaunched { step: step.describe().to_owned(), reason, remedy };
         }
         match ended.stop {
             Some(Stop::TimedOut) => return Self::TimedOut,
@@ -69,7 +70,10 @@ impl Verdict {
             Self::Killed { limit: Limit::Memory } => "killed: memory limit".to_owned(),
             Self::Killed { limit: Limit::Output } => "killed: output limit".to_owned(),
             Self::Interrupted => "interrupted".to_owned(),
-            Self::NotLaunched { step, reason } => format!("did not run: could not {step}: {reason}"),
+            Self::NotLaunched { step, reason, remedy } => {
+                let remedy = remedy.as_ref().map(|text| format!("; {text}")).unwrap_or_default();
+                format!("did not run: could not {step}: {reason}{remedy}")
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ pub fn perf_event() -> io::Result<()> {
         *slot = value;
     }
     // SAFETY: the attribute's size field says how much the kernel reads, which is what the array has.
-    let ret = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
+    let ret = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0usize) };
     closing(crate::check(ret))
 }
 
@@ -103,7 +103,7 @@ pub fn port_privilege() -> io::Result<()> {
 pub fn port_permissions() -> io::Result<()> {
     const DELAY_PORT: libc::c_ulong = 0x80;
     // SAFETY: the call changes the port map of this process and no memory.
-    crate::check(unsafe { libc::syscall(libc::SYS_ioperm, DELAY_PORT, 1, 1) }).map(|_| ())
+    crate::check(unsafe { libc::syscall(libc::SYS_ioperm, DELAY_PORT, 1usize, 1) }).map(|_| ())
 }
 
 #[cfg(not(target_arch = "x86_64"))]

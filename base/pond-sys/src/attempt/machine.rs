@@ -60,7 +60,7 @@ pub fn kexec() -> io::Result<()> {
     const UNKNOWN_FLAGS: libc::c_ulong = 0xFF00;
     let nothing = std::ptr::null::<u8>();
     // SAFETY: no segments are passed, and unknown flags end the call before anything is read.
-    let ret = unsafe { libc::syscall(libc::SYS_kexec_load, 0, 0, nothing, UNKNOWN_FLAGS) };
+    let ret = unsafe { libc::syscall(libc::SYS_kexec_load, 0usize, 0usize, nothing, UNKNOWN_FLAGS) };
     reached(crate::check(ret), &[libc::EINVAL])
 }
 
@@ -68,7 +68,7 @@ pub fn kexec() -> io::Result<()> {
 pub fn load_module() -> io::Result<()> {
     let image: [u8; 0] = [];
     // SAFETY: the image has no bytes, and the parameters are an empty NUL-terminated string.
-    let ret = unsafe { libc::syscall(libc::SYS_init_module, image.as_ptr(), 0, c"".as_ptr()) };
+    let ret = unsafe { libc::syscall(libc::SYS_init_module, image.as_ptr(), 0usize, c"".as_ptr()) };
     reached(crate::check(ret), &[libc::ENOEXEC, libc::EINVAL])
 }
 

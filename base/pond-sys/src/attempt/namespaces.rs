@@ -43,7 +43,7 @@ pub fn unshare(kinds: &[Kind]) -> io::Result<()> {
 pub fn clone_into_user() -> io::Result<()> {
     let flags = libc::c_long::from(libc::CLONE_NEWUSER | libc::SIGCHLD);
     // SAFETY: without CLONE_VM the child runs on a copy of this stack; the caller has one thread.
-    let pid = crate::check(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })?;
+    let pid = crate::check(unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) })?;
     if pid == 0 {
         crate::process::exit_now(0)
     }

@@ -6,16 +6,18 @@ use rustix::process::Pid;
 
 use super::reached;
 
+const NOTHING: *mut u8 = std::ptr::null_mut();
+
 /// Asks to be traced by the parent; ends with the process.
 pub fn trace_me() -> io::Result<()> {
     // SAFETY: this request takes no pointers.
-    crate::check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) }).map(|_| ())
+    crate::check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, NOTHING, NOTHING) }).map(|_| ())
 }
 
 /// Attaches to a process without stopping it; the kernel detaches when the caller ends.
 pub fn trace(target: Pid) -> io::Result<()> {
     // SAFETY: seizing takes no pointers; the target goes on undisturbed.
-    let ret = unsafe { libc::ptrace(libc::PTRACE_SEIZE, target.as_raw_nonzero().get(), 0, 0) };
+    let ret = unsafe { libc::ptrace(libc::PTRACE_SEIZE, target.as_raw_nonzero().get(), NOTHING, NOTHING) };
     crate::check(ret).map(|_| ())
 }
 
@@ -29,7 +31,15 @@ fn across(call: libc::c_long, target: Pid) -> io::Result<()> {
     // SAFETY: both vectors name eight bytes. The local ones are ours to read and write; the remote ones are another
     // process's, where reading leaves them alone and writing is refused by the page's own protection.
     let ret = unsafe {
-        libc::syscall(call, target.as_raw_nonzero().get(), &raw const local, 1, &raw const remote, 1, 0)
+        libc::syscall(
+            call,
+            target.as_raw_nonzero().get(),
+            &raw const local,
+            1usize,
+            &raw const remote,
+            1usize,
+            0usize,
+        )
     };
     reached(crate::check(ret), &[libc::EFAULT])
 }
@@ -48,7 +58,7 @@ pub fn compare_files(one: Pid, other: Pid) -> io::Result<()> {
     const KCMP_FILES: libc::c_int = 2;
     let (one, other) = (one.as_raw_nonzero().get(), other.as_raw_nonzero().get());
     // SAFETY: the call takes only numbers.
-    crate::check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) }).map(|_| ())
+    crate::check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0usize, 0usize) }).map(|_| ())
 }
 
 /// Asks for the real-time scheduler at its lowest priority.
@@ -64,6 +74,6 @@ pub fn map_executable() -> io::Result<()> {
     const PR_SET_MM: libc::c_int = 35;
     const PR_SET_MM_EXE_FILE: libc::c_ulong = 13;
     // SAFETY: the descriptor does not exist, so the call ends before it changes anything.
-    let ret = unsafe { libc::prctl(PR_SET_MM, PR_SET_MM_EXE_FILE, libc::c_ulong::MAX, 0, 0) };
+    let ret = unsafe { libc::prctl(PR_SET_MM, PR_SET_MM_EXE_FILE, libc::c_ulong::MAX, 0usize, 0usize) };
     reached(crate::check(ret.into()), &[libc::EBADF])
 }

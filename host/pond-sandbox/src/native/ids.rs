@@ -1,7 +1,8 @@
 //! A private range of host ids per running job, so that no two jobs, and no job and a person, are ever the same user.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use pond_wire::jail::RANGE_IDS;
@@ -10,11 +11,15 @@ use rustix::io::Errno;
 
 /// The first id of the ranges. Above what distributions hand out to people, subordinate ids and systemd's containers.
 const FIRST: u32 = 0x7000_0000;
+/// Where the ranges are locked: one place for the whole host, whatever state directory a job is run from.
+pub(super) const DIRECTORY: &str = "/run/pond/ids";
 /// How many jobs can run at once on a host.
 const RANGES: u32 = 4096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum IdsFault {
+    #[error("making {path}, where id ranges are locked")]
+    Directory { path: PathBuf, source: io::Error },
     #[error("opening the id lock {path}")]
     Open { path: PathBuf, source: io::Error },
     #[error("all {RANGES} id ranges are in use")]
@@ -36,6 +41,11 @@ impl IdRange {
 
 /// Takes a free range, starting the search at `hint` so that concurrent callers rarely meet.
 pub(super) fn take(directory: &Path, hint: u32) -> Result<IdRange, IdsFault> {
+    if !directory.is_dir() {
+        let path = directory.to_owned();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|source| IdsFault::Directory { path, source })?;
+    }
     for attempt in 0..RANGES {
         let slot = hint.wrapping_add(attempt) % RANGES;
         let path = directory.join(format!("{slot:04}"));
@@ -62,12 +72,13 @@ mod tests {
     #[test]
     fn ranges_are_distinct_while_held() {
         let directory = tempfile::tempdir().unwrap();
-        let first = take(directory.path(), 7).unwrap();
-        let second = take(directory.path(), 7).unwrap();
+        let place = directory.path().join("made/here");
+        let first = take(&place, 7).unwrap();
+        let second = take(&place, 7).unwrap();
         assert_eq!(first.base(), FIRST + 7 * RANGE_IDS);
         assert_eq!(second.base(), FIRST + 8 * RANGE_IDS);
         drop(first);
-        assert_eq!(take(directory.path(), 7).unwrap().base(), FIRST + 7 * RANGE_IDS);
+        assert_eq!(take(&place, 7).unwrap().base(), FIRST + 7 * RANGE_IDS);
     }
 
     #[test]

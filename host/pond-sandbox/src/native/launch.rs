@@ -147,7 +147,7 @@ impl Native {
     fn identity(&self, checkout: &Checkout) -> Result<(Identity, Option<IdRange>), LaunchFault> {
         let uid = rustix::process::geteuid();
         if uid.is_root() {
-            let range = ids::take(&self.state.ids(), std::process::id())?;
+            let range = ids::take(Path::new(ids::DIRECTORY), std::process::id())?;
             let (owner_uid, owner_gid) = (checkout.owner_uid, checkout.owner_gid);
             Ok((Identity::Range { base: range.base(), owner_uid, owner_gid }, Some(range)))
         } else {

@@ -23,7 +23,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "K21",
         what: "press the emergency keys",
-        probes: &[absent("sysrq-trigger", |_| open_trigger())],
+        probes: &[absent("sysrq-trigger", |_| open_trigger())
+            .excused(&[(Errno::NOENT, "this kernel has no emergency keys")])],
     },
     Case {
         id: "K22",
@@ -38,15 +39,17 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "K27",
         what: "open a file by its handle, around every directory",
-        probes: &[denied("open_by_handle_at", |scene| attempt::open_by_handle(&scene.planted.join("canary")))
-            .excused(&[(Errno::OPNOTSUPP, "the temporary directory's filesystem has no handles")])],
+        probes: &[denied("open_by_handle_at", |scene| {
+            attempt::open_by_handle(&scene.planted.join("canary"))
+        })
+        .excused(&[(Errno::OPNOTSUPP, "the temporary directory's filesystem has no handles")])],
     },
     Case {
         id: "K32",
         what: "overwrite the program that runs or launched the job",
         probes: &[
             denied("own executable", |_| write_own_executable()),
-            denied("executable of init", |_| open("/proc/1/exe", OFlags::RDONLY)),
+            denied("executable of init", |scene| open(&scene.of_init("exe"), OFlags::RDONLY)),
             denied("truncate", truncate_executable),
             denied("link", link_executable),
         ],
@@ -59,7 +62,7 @@ pub(super) const CASES: &[Case] = &[
                 (Errno::NOTTY, "the temporary directory's filesystem has no inode flags"),
                 (Errno::OPNOTSUPP, "the temporary directory's filesystem has no inode flags"),
             ]),
-            denied("trim", |scene| attempt::discard_unused(File::open(&scene.workspace)?))
+            absent("trim", |scene| attempt::discard_unused(File::open(&scene.home)?))
                 .excused(&[(Errno::NOTTY, "the temporary directory's filesystem cannot be trimmed")]),
         ],
     },

@@ -14,7 +14,7 @@ use rustix::pty::OpenptFlags;
 use rustix::thread::CapabilitySet;
 
 use crate::attack::case::{Case, Probe, absent, denied};
-use crate::attack::scene::found;
+use crate::attack::scene::{found, got};
 
 const NO_FAMILY: &[(Errno, &str)] = &[
     (Errno::AFNOSUPPORT, "this kernel has no such socket family"),
@@ -28,9 +28,11 @@ pub(super) const CASES: &[Case] = &[
         what: "program the kernel",
         probes: &[
             denied("bpf", |_| attempt::bpf_map()),
-            denied("perf", |_| attempt::perf_event()).excused(&[(Errno::NOENT, "this kernel offers no software events")]),
+            denied("perf", |_| attempt::perf_event())
+                .excused(&[(Errno::NOENT, "this kernel offers no software events")]),
             denied("userfaultfd", |_| attempt::userfault()),
-            denied("io_uring", |_| attempt::io_uring()).excused(&[(Errno::PERM, "io_uring is switched off on this host")]),
+            denied("io_uring", |_| attempt::io_uring())
+                .excused(&[(Errno::PERM, "io_uring is switched off on this host")]),
         ],
     },
     Case {
@@ -40,7 +42,8 @@ pub(super) const CASES: &[Case] = &[
             denied("add_key", |_| attempt::key_add()),
             denied("keyctl", |_| attempt::key_session()),
             denied("request_key", |_| attempt::key_request()),
-            absent("/proc/keys", |_| read_some("/proc/keys")).excused(&[(Errno::NOENT, "this kernel has no keyrings")]),
+            absent("/proc/keys", |_| read_some("/proc/keys"))
+                .excused(&[(Errno::NOENT, "this kernel has no keyrings")]),
         ],
     },
     Case {
@@ -77,8 +80,10 @@ pub(super) const CASES: &[Case] = &[
         what: "reach a socket file of the host",
         probes: &[
             absent("canary", |scene| connect(&SocketAddrUnix::new(&scene.host.socket)?)),
-            absent("well-known", |_| well_known_sockets())
-                .excused(&[(Errno::NOENT, "none of the well-known services runs here"), (Errno::CONNREFUSED, "none of the well-known services listens here")]),
+            absent("well-known", |_| well_known_sockets()).excused(&[
+                (Errno::NOENT, "none of the well-known services runs here"),
+                (Errno::CONNREFUSED, "none of the well-known services listens here"),
+            ]),
         ],
     },
     Case {
@@ -94,7 +99,8 @@ pub(super) const CASES: &[Case] = &[
         what: "change or take a terminal",
         probes: &[
             denied("TIOCSETD", |_| on_terminal(|fd| attempt::set_line_discipline(fd))),
-            absent("/dev/tty", |_| open("/dev/tty", OFlags::RDWR)).excused(&[(Errno::NXIO, "pond itself runs without a terminal")]),
+            absent("/dev/tty", |_| open("/dev/tty", OFlags::RDWR))
+                .excused(&[(Errno::NXIO, "pond itself runs without a terminal")]),
             absent("/dev/ptmx", |_| open("/dev/ptmx", OFlags::RDWR)),
         ],
     },
@@ -103,25 +109,33 @@ pub(super) const CASES: &[Case] = &[
         what: "read the kernel's log",
         probes: &[
             denied("syslog", |_| attempt::kernel_log()).needs("CAP_SYSLOG", CapabilitySet::SYSLOG),
-            absent("/dev/kmsg", |_| open("/dev/kmsg", OFlags::RDONLY)).excused(&[(Errno::NOENT, "this host has no /dev/kmsg")]),
-            denied("/proc/kmsg", |_| open("/proc/kmsg", OFlags::RDONLY | OFlags::NONBLOCK)).needs("CAP_SYSLOG", CapabilitySet::SYSLOG),
+            absent("/dev/kmsg", |_| open("/dev/kmsg", OFlags::RDONLY))
+                .excused(&[(Errno::NOENT, "this host has no /dev/kmsg")]),
+            denied("/proc/kmsg", |_| open("/proc/kmsg", OFlags::RDONLY | OFlags::NONBLOCK))
+                .needs("CAP_SYSLOG", CapabilitySet::SYSLOG),
         ],
     },
     Case {
         id: "K19",
         what: "read physical memory or use I/O ports",
         probes: &[
-            absent("/proc/kcore", |_| read_some("/proc/kcore")).needs("CAP_SYS_RAWIO", CapabilitySet::SYS_RAWIO).excused(NO_FILE),
-            absent("/dev/mem", |_| open("/dev/mem", OFlags::RDONLY)).needs("CAP_SYS_RAWIO", CapabilitySet::SYS_RAWIO).excused(NO_FILE),
+            absent("/proc/kcore", |_| read_some("/proc/kcore"))
+                .needs("CAP_SYS_RAWIO", CapabilitySet::SYS_RAWIO)
+                .excused(NO_FILE),
+            absent("/dev/mem", |_| open("/dev/mem", OFlags::RDONLY))
+                .needs("CAP_SYS_RAWIO", CapabilitySet::SYS_RAWIO)
+                .excused(NO_FILE),
             denied("iopl", |_| attempt::port_privilege()).needs("CAP_SYS_RAWIO", CapabilitySet::SYS_RAWIO),
-            denied("ioperm", |_| attempt::port_permissions()).needs("CAP_SYS_RAWIO", CapabilitySet::SYS_RAWIO),
+            denied("ioperm", |_| attempt::port_permissions())
+                .needs("CAP_SYS_RAWIO", CapabilitySet::SYS_RAWIO),
         ],
     },
     Case {
         id: "K25",
         what: "set the clock",
         probes: &[
-            denied("settimeofday", |_| attempt::set_time_of_day()).needs("CAP_SYS_TIME", CapabilitySet::SYS_TIME),
+            denied("settimeofday", |_| attempt::set_time_of_day())
+                .needs("CAP_SYS_TIME", CapabilitySet::SYS_TIME),
             denied("clock_settime", |_| attempt::set_clock()),
             denied("adjtimex", |_| attempt::adjust_clock()).needs("CAP_SYS_TIME", CapabilitySet::SYS_TIME),
         ],
@@ -134,8 +148,10 @@ pub(super) const CASES: &[Case] = &[
             denied("swapon", |_| attempt::swap_on()),
             denied("swapoff", |_| attempt::swap_off()),
             denied("kexec", |_| attempt::kexec()).needs("CAP_SYS_BOOT", CapabilitySet::SYS_BOOT),
-            denied("init_module", |_| attempt::load_module()).needs("CAP_SYS_MODULE", CapabilitySet::SYS_MODULE),
-            denied("delete_module", |_| attempt::unload_module()).needs("CAP_SYS_MODULE", CapabilitySet::SYS_MODULE),
+            denied("init_module", |_| attempt::load_module())
+                .needs("CAP_SYS_MODULE", CapabilitySet::SYS_MODULE),
+            denied("delete_module", |_| attempt::unload_module())
+                .needs("CAP_SYS_MODULE", CapabilitySet::SYS_MODULE),
             denied("acct", |_| attempt::account_processes()).needs("CAP_SYS_PACCT", CapabilitySet::SYS_PACCT),
             denied("quotactl", |_| attempt::quota()),
         ],
@@ -149,21 +165,21 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 const NO_FILE: &[(Errno, &str)] = &[(Errno::NOENT, "this host has no such file")];
-const SET_MM: Probe =
-    denied("prctl SET_MM", |_| attempt::map_executable()).needs("CAP_SYS_RESOURCE", CapabilitySet::SYS_RESOURCE);
+const SET_MM: Probe = denied("prctl SET_MM", |_| attempt::map_executable())
+    .needs("CAP_SYS_RESOURCE", CapabilitySet::SYS_RESOURCE);
 
 fn read_some(path: &str) -> io::Result<()> {
     let mut bytes = [0; 4];
     found(File::open(path)?.read(&mut bytes)? > 0)
 }
 
-pub(super) fn open(path: &str, flags: OFlags) -> io::Result<()> {
-    Ok(drop(rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?))
+pub(in crate::attack) fn open(path: &str, flags: OFlags) -> io::Result<()> {
+    got(rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()))
 }
 
 pub(in crate::attack) fn socket(family: u16, kind: u32, protocol: u32) -> io::Result<()> {
     let protocol = NonZeroU32::new(protocol).map(Protocol::from_raw);
-    Ok(drop(rustix::net::socket(AddressFamily::from_raw(family), SocketType::from_raw(kind), protocol)?))
+    got(rustix::net::socket(AddressFamily::from_raw(family), SocketType::from_raw(kind), protocol))
 }
 
 fn connect(address: &SocketAddrUnix) -> io::Result<()> {
@@ -205,4 +221,3 @@ fn new_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
     let terminal = rustix::fs::open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
     Ok((controller, terminal))
 }
-

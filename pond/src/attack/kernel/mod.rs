@@ -8,4 +8,7 @@ mod surroundings;
 
 use super::case::Case;
 
-pub(super) const CASES: [&[Case]; 5] = [mounts::CASES, interfaces::CASES, processes::CASES, files::CASES, surroundings::CASES];
+pub(super) use interfaces::{open, socket};
+
+pub(super) const CASES: [&[Case]; 5] =
+    [mounts::CASES, interfaces::CASES, processes::CASES, files::CASES, surroundings::CASES];

@@ -15,9 +15,9 @@ use rustix::mount::{
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::attack::accomplice::{self, Accomplice};
 use crate::attack::case::{Case, IN_OWN_MOUNTS, absent, denied};
-use crate::attack::helper::{self, Helper};
-use crate::attack::scene::Scene;
+use crate::attack::scene::{Scene, got};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -25,9 +25,11 @@ pub(super) const CASES: &[Case] = &[
         what: "mount, unmount or remount anything",
         probes: &[
             denied("mount", |scene| mount_here(scene, "tmpfs")).control(IN_OWN_MOUNTS),
-            denied("umount", |_| Ok(unmount("/proc", UnmountFlags::DETACH)?)).control(IN_OWN_MOUNTS),
+            denied("umount", |_| Ok(unmount("/proc", UnmountFlags::DETACH)?)).control(IN_OWN_MOUNTS).excused(
+                &[(Errno::INVAL, "an ordinary user's own mount namespace keeps the mounts of the host")],
+            ),
             denied("remount", |_| Ok(mount_remount("/", MountFlags::BIND, "")?)).control(IN_OWN_MOUNTS),
-            denied("fsopen", |_| Ok(drop(fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?))).control(IN_OWN_MOUNTS),
+            denied("fsopen", |_| got(fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC))).control(IN_OWN_MOUNTS),
             denied("open_tree", |_| clone_tree("/proc").map(drop)).control(IN_OWN_MOUNTS),
             denied("mount_setattr", |_| set_attribute()).control(IN_OWN_MOUNTS),
         ],
@@ -65,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
         what: "enter a namespace that exists",
         probes: &[
             denied("own", |_| enter_namespace("/proc/self/ns/net")),
-            denied("init's", |_| enter_namespace("/proc/1/ns/net")),
+            denied("init's", |scene| enter_namespace(&scene.of_init("ns/net"))),
         ],
     },
     Case {
@@ -79,8 +81,10 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "K06",
         what: "open a device node smuggled in with the repository",
-        probes: &[denied("null", |scene| File::open(scene.planted.join("null")).map(drop))
-            .excused(&[(Errno::NOENT, "only root can plant a device node"), (Errno::ACCESS, "the temporary directory of this host allows no devices")])],
+        probes: &[denied("null", |scene| File::open(scene.planted.join("null")).map(drop)).excused(&[
+            (Errno::NOENT, "only root can plant a device node"),
+            (Errno::ACCESS, "the temporary directory of this host allows no devices"),
+        ])],
     },
     Case {
         id: "K24",
@@ -89,9 +93,10 @@ pub(super) const CASES: &[Case] = &[
             denied("mount v2", |scene| mount_here(scene, "cgroup2"))
                 .control(IN_OWN_MOUNTS)
                 .excused(&[(Errno::NODEV, "this kernel has no cgroup v2")]),
-            denied("mount v1", |scene| mount_v1_groups(scene))
-                .control(IN_OWN_MOUNTS)
-                .excused(&[(Errno::NODEV, "this kernel has no cgroup v1"), (Errno::INVAL, "no controller is free for cgroup v1")]),
+            denied("mount v1", mount_v1_groups).control(IN_OWN_MOUNTS).excused(&[
+                (Errno::NODEV, "this kernel has no cgroup v1"),
+                (Errno::INVAL, "no controller is free for cgroup v1"),
+            ]),
             absent("group files", |_| open_group_files()),
         ],
     },
@@ -100,7 +105,9 @@ pub(super) const CASES: &[Case] = &[
         what: "shed the filter by executing, forking or stacking filters",
         probes: &[
             denied("exec", unshare_after_exec),
-            denied("stacking", |_| attempt::stack_allowing_filter().and_then(|()| attempt::unshare(&[Kind::User]))),
+            denied("stacking", |_| {
+                attempt::stack_allowing_filter().and_then(|()| attempt::unshare(&[Kind::User]))
+            }),
         ],
     },
 ];
@@ -162,7 +169,9 @@ fn open_group_files() -> io::Result<()> {
     let hierarchies = std::fs::read_dir(groups)?.filter_map(Result::ok).map(|entry| entry.path());
     let directories = std::iter::once(groups.to_owned()).chain(hierarchies);
     let mut result = Err(Errno::NOENT.into());
-    for file in directories.flat_map(|directory| ["release_agent", "cgroup.procs"].map(|name| directory.join(name))) {
+    for file in
+        directories.flat_map(|directory| ["release_agent", "cgroup.procs"].map(|name| directory.join(name)))
+    {
         result = File::options().write(true).open(file).map(drop);
         if result.is_ok() {
             break;
@@ -172,7 +181,7 @@ fn open_group_files() -> io::Result<()> {
 }
 
 fn unshare_after_exec(scene: &Scene) -> io::Result<()> {
-    let status = helper::start(Helper::Unshare, &scene.temporary)?.wait()?;
+    let status = accomplice::start(Accomplice::Unshare, &scene.temporary)?.wait()?;
     match status.code() {
         Some(0) => Ok(()),
         Some(errno) => Err(io::Error::from_raw_os_error(errno)),

@@ -12,10 +12,10 @@ use rustix::process::{ForeignRawFd, Pid, PidfdFlags, PidfdGetfdFlags, Signal};
 use rustix::thread::CapabilitySet;
 
 use super::interfaces::open;
-use crate::attack::case::{Case, Evidence, Room, Probe, Stage, absent, denied};
-use crate::attack::helper;
+use crate::attack::accomplice;
+use crate::attack::case::{Case, Evidence, Probe, Room, Stage, absent, denied};
 use crate::attack::probe::NAME;
-use crate::attack::scene::{Scene, found};
+use crate::attack::scene::{Scene, found, got};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -30,18 +30,21 @@ pub(super) const CASES: &[Case] = &[
         id: "K10",
         what: "read or write the memory of another process",
         probes: &[
-            denied("process_vm_readv", |_| attempt::read_memory_of(parent()?)).needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
-            denied("process_vm_writev", |_| attempt::write_memory_of(parent()?)).needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
+            denied("process_vm_readv", |_| attempt::read_memory_of(parent()?))
+                .needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
+            denied("process_vm_writev", |_| attempt::write_memory_of(parent()?))
+                .needs("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
         ],
     },
     Case {
         id: "K11",
         what: "signal a process of the host",
-        probes: &[absent("kill", |scene| {
-            Ok(rustix::process::test_kill_process(host_process(scene)?)?)
-        }), absent("pidfd", |scene| {
-            Ok(drop(rustix::process::pidfd_open(host_process(scene)?, PidfdFlags::empty())?))
-        })],
+        probes: &[
+            absent("kill", |scene| Ok(rustix::process::test_kill_process(host_process(scene)?)?)),
+            absent("pidfd", |scene| {
+                got(rustix::process::pidfd_open(host_process(scene)?, PidfdFlags::empty()))
+            }),
+        ],
     },
     Case {
         id: "K12",
@@ -60,19 +63,22 @@ pub(super) const CASES: &[Case] = &[
         id: "K29",
         what: "get ahead of others: priority, real time, the out-of-memory score",
         probes: &[
-            denied("nice", |_| Ok(rustix::process::setpriority_process(None, -5)?)).needs("CAP_SYS_NICE", CapabilitySet::SYS_NICE),
+            denied("nice", |_| Ok(rustix::process::setpriority_process(None, -5)?))
+                .needs("CAP_SYS_NICE", CapabilitySet::SYS_NICE),
             denied("real time", |_| attempt::run_in_real_time())
                 .needs("CAP_SYS_NICE", CapabilitySet::SYS_NICE)
                 .excused(&[(Errno::PERM, "pond's own control group has no real-time share")]),
-            denied("oom score", |_| File::options().write(true).open("/proc/self/oom_score_adj")?.write_all(b"-500"))
-                .needs("CAP_SYS_RESOURCE", CapabilitySet::SYS_RESOURCE),
+            denied("oom score", |_| {
+                File::options().write(true).open("/proc/self/oom_score_adj")?.write_all(b"-500")
+            })
+            .needs("CAP_SYS_RESOURCE", CapabilitySet::SYS_RESOURCE),
         ],
     },
     Case {
         id: "K30",
         what: "gain an identity from a set-user-id program",
         probes: &[
-            denied("in the repository", |scene| changed_user(scene)).excused(NOT_PLANTED),
+            denied("in the repository", changed_user).excused(NOT_PLANTED),
             denied("mounts that honour it", |_| mount_without_nosuid()),
         ],
     },
@@ -85,13 +91,13 @@ pub(super) const CASES: &[Case] = &[
         id: "K33",
         what: "look into init, or find a secret of the host in any process",
         probes: &[
-            denied("environ", |_| read_of_init("environ")),
-            denied("maps", |_| read_of_init("maps")),
-            denied("mem", |_| open("/proc/1/mem", OFlags::RDONLY)),
-            denied("fd", |_| std::fs::read_dir("/proc/1/fd").map(drop)),
-            denied("root", |_| open("/proc/1/root/.", OFlags::PATH)),
-            denied("cwd", |_| open("/proc/1/cwd/.", OFlags::PATH)),
-            absent("secret in memory of names", marker_in_any_process),
+            denied("environ", |scene| read_of_init(scene, "environ")),
+            denied("maps", |scene| read_of_init(scene, "maps")),
+            denied("mem", |scene| open(&scene.of_init("mem"), OFlags::RDONLY)),
+            denied("fd", |scene| std::fs::read_dir(scene.of_init("fd")).map(drop)),
+            denied("root", |scene| open(&scene.of_init("root/."), OFlags::PATH)),
+            denied("cwd", |scene| open(&scene.of_init("cwd/."), OFlags::PATH)),
+            absent("secret in a process", marker_in_any_process),
         ],
     },
     Case {
@@ -99,16 +105,19 @@ pub(super) const CASES: &[Case] = &[
         what: "start with something that was not meant for it",
         probes: &[
             absent("descriptors", |scene| found(!scene.inherited.is_empty())),
-            absent("working directory", |scene| found(!std::env::current_dir()?.starts_with(&scene.workspace) || !scene.is_inside())),
+            absent("working directory", |scene| {
+                found(!std::env::current_dir()?.starts_with(&scene.workspace) || !scene.is_inside())
+            }),
             absent("privileges", |_| found(!is_stripped(&own_status()?))),
-            absent("groups", |_| found(!rustix::process::getgroups()?.is_empty())).excused(&[(Errno::NODATA, "pond itself has no further groups")]),
+            absent("groups", |_| foreign_groups())
+                .excused(&[(Errno::NODATA, "pond itself has no further groups")]),
         ],
     },
     Case {
         id: "K36",
         what: "become or own as root",
         probes: &[
-            denied("setuid", |_| Ok(rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?)),
+            denied("setuid", |_| by_id(rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT))),
             denied("chown", chown_to_root),
             denied("uid_map", map_root),
         ],
@@ -117,7 +126,11 @@ pub(super) const CASES: &[Case] = &[
         id: "K43",
         what: "stop everything, so that nothing can be ended",
         probes: &[Probe {
-            room: Room::Own(Stage { wall: Duration::from_secs(1), evidence: Evidence::TimedOut, ..Stage::PLAIN }),
+            room: Room::Own(Stage {
+                wall: Duration::from_secs(1),
+                evidence: Evidence::TimedOut,
+                ..Stage::PLAIN
+            }),
             ..denied("SIGSTOP", stop_everything)
         }],
     },
@@ -143,7 +156,7 @@ fn host_process(scene: &Scene) -> io::Result<Pid> {
 fn take_descriptor() -> io::Result<()> {
     let process = rustix::process::pidfd_open(parent()?, PidfdFlags::empty())?;
     let number: ForeignRawFd = 0;
-    Ok(drop(rustix::process::pidfd_getfd(process, number, PidfdGetfdFlags::empty())?))
+    got(rustix::process::pidfd_getfd(process, number, PidfdGetfdFlags::empty()))
 }
 
 fn own_status() -> io::Result<String> {
@@ -163,7 +176,7 @@ fn is_stripped(status: &str) -> bool {
 }
 
 fn changed_user(scene: &Scene) -> io::Result<()> {
-    let status = helper::output(&scene.planted.join("setuid-cat"), "/proc/self/status", None)?;
+    let status = accomplice::output(&scene.planted.join("setuid-cat"), "/proc/self/status", None)?;
     let effective = field(&status, "Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
     let effective: u32 = effective.ok_or(Errno::IO)?;
     if effective == rustix::process::geteuid().as_raw() { Err(Errno::PERM.into()) } else { Ok(()) }
@@ -172,20 +185,22 @@ fn changed_user(scene: &Scene) -> io::Result<()> {
 fn gained_capabilities(scene: &Scene) -> io::Result<()> {
     // Root has them all anyway, so the control is made as nobody.
     let nobody = (!scene.is_inside() && rustix::process::geteuid().is_root()).then_some(65_534);
-    let status = helper::output(&scene.planted.join("capable-cat"), "/proc/self/status", nobody)?;
+    let status = accomplice::output(&scene.planted.join("capable-cat"), "/proc/self/status", nobody)?;
     let effective = field(&status, "CapEff").ok_or(Errno::IO)?;
     if effective.bytes().all(|digit| digit == b'0') { Err(Errno::PERM.into()) } else { Ok(()) }
 }
 
 fn mount_without_nosuid() -> io::Result<()> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-    let honours = mounts.lines().any(|line| line.split(' ').nth(5).is_some_and(|options| !options.split(',').any(|one| one == "nosuid")));
+    let honours = mounts.lines().any(|line| {
+        line.split(' ').nth(5).is_some_and(|options| !options.split(',').any(|one| one == "nosuid"))
+    });
     if honours { Ok(()) } else { Err(Errno::PERM.into()) }
 }
 
-fn read_of_init(name: &str) -> io::Result<()> {
+fn read_of_init(scene: &Scene, name: &str) -> io::Result<()> {
     let mut byte = [0; 1];
-    File::open(format!("/proc/1/{name}"))?.read(&mut byte).map(drop)
+    File::open(scene.of_init(name))?.read(&mut byte).map(drop)
 }
 
 fn marker_in_any_process(scene: &Scene) -> io::Result<()> {
@@ -197,6 +212,18 @@ fn marker_in_any_process(scene: &Scene) -> io::Result<()> {
     found(processes.flat_map(|process| ["environ", "cmdline"].map(|name| process.join(name))).any(holds))
 }
 
+/// An id that has no name in this namespace is answered with "invalid", which is a refusal too.
+fn by_id(result: Result<(), Errno>) -> io::Result<()> {
+    result.map_err(|errno| if errno == Errno::INVAL { Errno::PERM } else { errno }.into())
+}
+
+/// An ordinary user cannot drop groups in a namespace of one id; there they are nameless, which is the most that can be had.
+fn foreign_groups() -> io::Result<()> {
+    const NAMELESS: u32 = 65_534;
+    let own = rustix::process::getegid();
+    found(rustix::process::getgroups()?.iter().any(|group| *group != own && group.as_raw() != NAMELESS))
+}
+
 fn chown_to_root(scene: &Scene) -> io::Result<()> {
     let path = scene.temporary.join("to-root");
     File::create(&path)?;
@@ -206,7 +233,7 @@ fn chown_to_root(scene: &Scene) -> io::Result<()> {
     }
     let result = rustix::fs::chown(&path, Some(Uid::ROOT), Some(Gid::ROOT));
     std::fs::remove_file(&path)?;
-    Ok(result?)
+    by_id(result)
 }
 
 fn map_root(scene: &Scene) -> io::Result<()> {

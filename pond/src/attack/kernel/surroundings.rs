@@ -37,7 +37,8 @@ fn path_in_mounts(scene: &Scene) -> io::Result<()> {
     }
     let path = scene.host.directory.display().to_string();
     let tables = ["mountinfo", "mounts", "mountstats"];
-    let tells = |table| std::fs::read_to_string(format!("/proc/self/{table}")).is_ok_and(|text| text.contains(&path));
+    let tells =
+        |table| std::fs::read_to_string(format!("/proc/self/{table}")).is_ok_and(|text| text.contains(&path));
     found(tables.into_iter().any(tells))
 }
 

@@ -1,0 +1,137 @@
+//! What a person can do about a step of a launch that failed. One table, for `pond run` and for `pond doctor`. Pure.
+
+use pond_wire::jail::Step;
+use rustix::io::Errno;
+
+const USER_NAMESPACES: &str = "allow user namespaces: sysctl user.max_user_namespaces=15000, and for an ordinary user on Ubuntu \
+                               sysctl kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for pond, on older \
+                               Debian sysctl kernel.unprivileged_userns_clone=1";
+const HOST_NOT_CONTAINER: &str = "pond needs the kernel's own namespaces and mounts; inside a container run it privileged, or \
+                                  run it on the host";
+const OVERLAY: &str =
+    "the kernel needs overlay with layers by descriptor (Linux 6.13 or later; modprobe overlay)";
+const BUSY_HOST: &str = "the host is out of memory or processes; try again when it has some, or lower --memory and --pids of \
+                         other runs";
+
+/// The remedy for this failure, where there is one that helps.
+pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
+    let errno = Errno::from_raw_os_error(errno);
+    if [Errno::NOMEM, Errno::AGAIN].contains(&errno) {
+        return Some(BUSY_HOST);
+    }
+    match step {
+        Step::OpenCheckout => checkout(errno),
+        Step::OpenRoot => root(errno),
+        Step::MountScratch => scratch(errno),
+        Step::Exec => command(errno),
+        Step::CreateNamespaces if errno == Errno::NOSYS => Some(HOST_NOT_CONTAINER),
+        Step::MapOwner | Step::CreateNamespaces | Step::WriteIdMaps => Some(USER_NAMESPACES),
+        Step::MountWorkspace => Some(OVERLAY),
+        Step::MountProc if errno == Errno::PERM => Some(
+            "something covers part of /proc on this host, as containers do; run pond where /proc is whole",
+        ),
+        Step::Landlock => Some(
+            "the kernel needs Landlock of version 6 (Linux 6.12 or later), switched on: add landlock to lsm= on its command line",
+        ),
+        Step::Seccomp => Some("the kernel needs seccomp filters (CONFIG_SECCOMP_FILTER)"),
+        Step::Confirm => {
+            Some("a layer was accepted and does not hold: do not run jobs on this kernel, and report it")
+        }
+        Step::EnterCgroup => Some(
+            "the control group went away or is not writable; run pond again, and `pond doctor` if it stays so",
+        ),
+        Step::ReadPlan | Step::CheckPlan => {
+            Some("two versions of pond met; use one executable for everything")
+        }
+        Step::CgroupNamespace
+        | Step::Hostname
+        | Step::Loopback
+        | Step::BuildRoot
+        | Step::MountTmp
+        | Step::MountProc
+        | Step::MountDevices
+        | Step::Terminal
+        | Step::PivotRoot => Some(HOST_NOT_CONTAINER),
+        Step::BecomeRootInside
+        | Step::Announce
+        | Step::Rlimits
+        | Step::ForkJob
+        | Step::DropIdentity
+        | Step::DropCapabilities
+        | Step::NoNewPrivileges
+        | Step::GuardInit => None,
+    }
+}
+
+fn checkout(errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::INVAL | Errno::OPNOTSUPP => Some(
+            "the filesystem of the checkout cannot show its files under another owner (overlay, FUSE and network filesystems \
+             cannot); use a directory on ext4, xfs, btrfs or tmpfs, or let pond copy it first: --snapshot",
+        ),
+        Errno::PERM | Errno::ACCESS => {
+            Some("the checkout, or a directory above it, may not be read by the user who runs pond")
+        }
+        Errno::STALE | Errno::NOENT => Some("the directory was replaced while pond started; run it again"),
+        _ => None,
+    }
+}
+
+fn root(errno: Errno) -> Option<&'static str> {
+    (errno == Errno::ACCESS).then_some(
+        "a program directory lies below one that other users may not enter; install pond and its tools under /usr/local",
+    )
+}
+
+fn scratch(errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::NOENT | Errno::NXIO | Errno::PERM | Errno::ACCESS => Some(
+            "the job's disk needs a loop device: modprobe loop, or give the container /dev/loop-control and /dev/loop*",
+        ),
+        Errno::BUSY => Some("every loop device is taken; end other jobs, or boot with more (max_loop=)"),
+        Errno::NODEV => Some("the kernel needs ext4 (modprobe ext4)"),
+        Errno::NOSPC => {
+            Some("the disk of pond's state directory is full; set POND_STATE_DIR to one with room")
+        }
+        _ => None,
+    }
+}
+
+fn command(errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::NOENT => Some(
+            "the command, or the interpreter it names, is not inside: a job sees the system's programs and its checkout, no \
+             home directory; toolchains that live in one are shown with --tool",
+        ),
+        Errno::ACCESS => Some("the file is not executable: chmod +x it, or name an interpreter"),
+        Errno::NOEXEC => {
+            Some("the file is neither a program for this machine nor a script that begins with #!")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Where a failure has several causes, the remedy follows the cause.
+    use super::*;
+
+    #[test]
+    fn the_remedy_follows_the_cause() {
+        let says = |step, errno: Errno, word: &str| {
+            let text = remedy(step, errno.raw_os_error()).unwrap_or_default();
+            assert!(text.contains(word), "{step:?} {errno:?}: {text}");
+        };
+        says(Step::OpenCheckout, Errno::INVAL, "ext4, xfs, btrfs");
+        says(Step::OpenCheckout, Errno::ACCESS, "may not be read");
+        says(Step::CreateNamespaces, Errno::PERM, "apparmor_restrict_unprivileged_userns");
+        says(Step::CreateNamespaces, Errno::NOSPC, "user.max_user_namespaces");
+        says(Step::CreateNamespaces, Errno::NOSYS, "container");
+        says(Step::Exec, Errno::NOENT, "home directory");
+        says(Step::Exec, Errno::NOEXEC, "#!");
+        says(Step::Landlock, Errno::OPNOTSUPP, "lsm=");
+        says(Step::MountScratch, Errno::BUSY, "loop device");
+        says(Step::ForkJob, Errno::AGAIN, "out of memory or processes");
+        assert_eq!(remedy(Step::Announce, Errno::PIPE.raw_os_error()), None);
+    }
+}
