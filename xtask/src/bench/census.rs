@@ -1,6 +1,7 @@
-//! Counts what a sandbox could leave on a host, over the whole host: nothing else should be running.
+//! Counts what a sandbox could leave on a host. Processes and control groups are those of the bench alone; the rest is the
+//! whole host's, so nothing else should be running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,7 @@ impl Thing {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Thing::Processes => "processes",
+            Thing::Processes => "processes of pond",
             Thing::Mounts => "mounts",
             Thing::Loops => "loop devices in use",
             Thing::Groups => "control groups of jobs",
@@ -57,20 +58,30 @@ impl Thing {
 
 pub(super) type Census = BTreeMap<Thing, i64>;
 
-/// Counts everything; descriptors are those of `owner` and what it started.
-pub(super) fn take(owner: u32) -> Result<Census> {
+/// By what the bench's own things are known.
+#[derive(Debug)]
+pub(super) struct Ours {
+    /// Where the measured programs lie.
+    pub(super) directory: PathBuf,
+    /// The instrument; its descriptors are counted, and those of what it started.
+    pub(super) instrument: u32,
+    /// Names of jobs that were launched.
+    pub(super) jobs: BTreeSet<String>,
+}
+
+pub(super) fn take(ours: &Ours) -> Result<Census> {
     let mut descriptors = 0;
-    for pid in descendants(owner)? {
+    for pid in descendants(ours.instrument)? {
         descriptors += names(Path::new(&format!("/proc/{pid}/fd"))).len();
     }
     let backed = |name: &String| Path::new("/sys/block").join(name).join("loop/backing_file").exists();
     let loops = names(Path::new("/sys/block")).iter().filter(|name| backed(name)).count();
     let count = |things: usize| i64::try_from(things).context("too many to count");
     Ok(BTreeMap::from([
-        (Thing::Processes, count(parents()?.len())?),
+        (Thing::Processes, count(processes(&ours.directory)?)?),
         (Thing::Mounts, count(read("/proc/self/mountinfo")?.lines().count())?),
         (Thing::Loops, count(loops)?),
-        (Thing::Groups, count(job_groups())?),
+        (Thing::Groups, count(job_groups(ours))?),
         (Thing::Descriptors, count(descriptors)?),
         (Thing::NetworkNamespaces, cell("/proc/slabinfo", "net_namespace", 1)?),
         (Thing::KernelMemoryGroups, cell("/proc/cgroups", "memory", 2)?),
@@ -87,14 +98,23 @@ fn cell(file: &str, name: &str, column: usize) -> Result<i64> {
     value.with_context(|| format!("{file} does not say how many {name} there are"))
 }
 
-fn job_groups() -> usize {
+/// Launchers and inits run the measured program, whatever they are called.
+fn processes(directory: &Path) -> Result<usize> {
+    let runs_ours =
+        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(directory));
+    Ok(parents()?.keys().filter(|pid| runs_ours(pid)).count())
+}
+
+fn job_groups(ours: &Ours) -> usize {
+    let of_instrument = format!("bench-{}-", ours.instrument);
+    let is_ours = |job: &str| ours.jobs.contains(job) || job.starts_with(&of_instrument);
     let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
     let mut found = 0;
     while let Some(directory) = pending.pop() {
         for name in names(&directory) {
             let path = directory.join(&name);
-            if name.starts_with("pond-job-") {
-                found += 1;
+            if let Some(job) = name.strip_prefix("pond-job-") {
+                found += usize::from(is_ours(job));
             } else if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
                 pending.push(path);
             }
@@ -132,7 +152,7 @@ fn parents() -> Result<BTreeMap<u32, u32>> {
     Ok(parents)
 }
 
-fn names(directory: &Path) -> Vec<String> {
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }

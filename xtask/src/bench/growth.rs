@@ -1,11 +1,13 @@
 //! Thousands of launches in sequence, and what there is afterwards that was not there before.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::census::{self, Census, Thing};
+use super::census::{self, Census, Ours, Thing};
 use super::driver::Driver;
 use super::stand::Stand;
 use crate::run::Invocation;
@@ -50,30 +52,49 @@ fn watch(stand: &Stand, way: &'static str, instrument: &Invocation, launches: u3
     for _ in 0..WARM_UP {
         driver.launch()?;
     }
-    let before = settled(stand, driver.pid())?;
+    let directory = PathBuf::from(stand.path(""));
+    let mut ours = Ours { directory, instrument: driver.pid(), jobs: BTreeSet::new() };
+    let before = settled(stand, &mut ours)?;
     for number in 1..=launches {
         driver.launch()?;
         if number % 500 == 0 {
             println!("      {way}: {number} of {launches}");
         }
     }
-    let after = settled(stand, driver.pid())?;
+    let after = settled(stand, &mut ours)?;
     Ok(Growth { way, launches, before, after })
 }
 
 /// Results of runs are meant to stay, and their names fill caches: they go first, then the kernel gets time to clean up.
-fn settled(stand: &Stand, owner: u32) -> Result<Census> {
+fn settled(stand: &Stand, ours: &mut Ours) -> Result<Census> {
+    ours.jobs.extend(census::names(Path::new(&stand.path("state/runs"))));
     stand.capture(&["rm", "-rf", &stand.path("state/runs")])?;
     fs::create_dir(stand.path("state/runs"))?;
     fs::write("/proc/sys/vm/drop_caches", "3")?;
     let deadline = Instant::now() + SETTLING;
-    let mut last = census::take(owner)?;
+    let mut last = census::take(ours)?;
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        let next = census::take(owner)?;
+        let next = census::take(ours)?;
         if next == last || Instant::now() > deadline {
             return Ok(next);
         }
         last = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_more_of_ours_is_growth_and_the_kernels_own_is_not() {
+        let all =
+            |extra: &[Thing]| Thing::ALL.map(|thing| (thing, 5 + i64::from(extra.contains(&thing)))).into();
+        let growth = |extra: &[Thing]| Growth { way: "", launches: 1, before: all(&[]), after: all(extra) };
+        assert!(growth(&[]).is_none());
+        for thing in Thing::ALL {
+            assert_eq!(growth(&[thing]).is_none(), !thing.is_exact(), "{thing:?}");
+        }
     }
 }

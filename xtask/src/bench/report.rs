@@ -194,3 +194,43 @@ fn growth(ways: &[Growth]) -> String {
     }
     text + "\nThe last three rows are the kernel's own, whole-machine figures and move by themselves.\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn row(name: &'static str, milliseconds: u64) -> Row {
+        Row { name, times: Sample::of(vec![Duration::from_millis(milliseconds)]).unwrap() }
+    }
+
+    fn findings(failures: usize) -> Findings {
+        let text = || "x".to_owned();
+        let facts = Facts { command: text(), date: text(), kernel: text(), processor: text(), load: text() };
+        let crowd = Crowd { launches: 200, failures, took: Duration::from_secs(3) };
+        Findings { facts, launch: None, tree: None, idle: None, crowd: Some(crowd), growth: None }
+    }
+
+    #[test]
+    fn a_row_shows_its_times_and_its_ratios() {
+        let table = launch(&[row(peers::POND, 4), row(peers::BUBBLEWRAP, 8), row(peers::RUNC, 40)]);
+        assert!(
+            table.contains("| pond run | 1 | 4.00 | 4.00 | 4.00 | 4.00 | 0.500 | 0.100 | – |\n"),
+            "{table}"
+        );
+        assert!(table.contains("| pond run ÷ bubblewrap | 0.500 | 1.000 | reached |\n"), "{table}");
+        assert!(table.contains("| pond run ÷ runc | 0.100 | 0.125 | reached |\n"), "{table}");
+        assert!(!table.contains("÷ docker run"), "no goal without its contender: {table}");
+    }
+
+    #[test]
+    fn a_failed_launch_fails_the_bench() {
+        assert!(findings(0).hold() && !findings(1).hold());
+        assert!(
+            findings(1)
+                .markdown()
+                .ends_with("## 200 launches at once\n\n1 failed; all were over after 3.0 s.\n")
+        );
+    }
+}
