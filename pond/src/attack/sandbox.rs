@@ -14,7 +14,7 @@ use pond_policy::node::Node;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_policy::settings::Settings;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Exhibit, Job, Native, Upper};
+use pond_sandbox::native::{Exhibit, Job, Native, Upper, abandon};
 use pond_sandbox::record::JobName;
 use pond_wire::jail::Console;
 use pond_worker::collect::{Caps, Collected, Ignored, OverlayXattrs, Sources, Wanted, collect};
@@ -65,7 +65,13 @@ impl Range<'_> {
             tools: &[],
             console: Console::Pipes,
         };
-        let running = self.native.launch(&job)?;
+        let running = match self.native.launch(&job) {
+            Ok(running) => running,
+            Err(fault) => {
+                abandon(self.native.state(), record)?;
+                return Err(fault.into());
+            }
+        };
         let mut output = Vec::new();
         let bounds = Bounds { wall: stage.wall, output_bytes: stage.output_bytes };
         let input = waiting_input(stage.input_bytes)?;

@@ -8,7 +8,7 @@ use pond_policy::node::Node;
 use pond_policy::profile::Profile;
 use pond_policy::settings::Settings;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Ending, Job, Native, remedy};
+use pond_sandbox::native::{Ending, Job, Native, abandon, remedy};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use pond_wire::jail::Console;
@@ -59,7 +59,16 @@ fn run() -> anyhow::Result<Ending> {
     };
     let bounds = Bounds { wall: PATIENCE, output_bytes: 0 };
     let wiring = Wiring { input: None, interrupt: None, terminal: None };
-    let ended = supervise(native.launch(&job)?, wiring, bounds, |_, _| Ok(()))?;
-    record.close()?;
-    Ok(ended.over.ending)
+    let watched = || anyhow::Ok(supervise(native.launch(&job)?, wiring, bounds, |_, _| Ok(()))?);
+    match watched() {
+        Ok(ended) => {
+            record.close()?;
+            Ok(ended.over.ending)
+        }
+        // The very host that cannot launch must not keep the traces of an attempt.
+        Err(fault) => {
+            abandon(native.state(), record)?;
+            Err(fault)
+        }
+    }
 }

@@ -91,6 +91,18 @@ impl Drop for Upper {
     }
 }
 
+/// The first failure is the cause, unless it only says that the other process had gone: then that one's own word is.
+fn cause(earlier: Option<Ending>, step: Step, errno: i32) -> Ending {
+    let is_echo = |errno| [Errno::PIPE, Errno::CONNRESET].contains(&Errno::from_raw_os_error(errno));
+    match earlier {
+        Some(Ending::NotLaunched { errno: echo, .. }) if is_echo(echo) && !is_echo(errno) => {
+            Ending::NotLaunched { step, errno }
+        }
+        Some(earlier) => earlier,
+        None => Ending::NotLaunched { step, errno },
+    }
+}
+
 impl Running {
     pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>) -> Self {
         Self {
@@ -130,10 +142,7 @@ impl Running {
                 self.upper = descriptors.next();
                 self.terminal = descriptors.next();
             }
-            // The first failure is the cause; what follows is its echo.
-            Report::Failed { step, errno } => {
-                self.ending.get_or_insert(Ending::NotLaunched { step, errno });
-            }
+            Report::Failed { step, errno } => self.ending = Some(cause(self.ending, step, errno)),
             Report::Exited { code, usage } => {
                 self.ending.get_or_insert(Ending::Exited { code, usage });
             }
@@ -161,5 +170,26 @@ impl Running {
         self.group.kill()?;
         self.group.remove()?;
         Ok(Over { ending, usage, upper: self.upper.map(Upper) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Launcher and child report over one socket in either order.
+    use super::*;
+
+    #[test]
+    fn an_echo_never_hides_the_cause() {
+        let failed = |step, errno: Errno| Ending::NotLaunched { step, errno: errno.raw_os_error() };
+        let (real, echo) = ((Step::OpenCheckout, Errno::INVAL), (Step::MountWorkspace, Errno::CONNRESET));
+        for order in [[real, echo], [echo, real]] {
+            let told = order
+                .into_iter()
+                .fold(None, |earlier, (step, errno)| Some(cause(earlier, step, errno.raw_os_error())));
+            assert_eq!(told, Some(failed(real.0, real.1)));
+        }
+        let second =
+            cause(Some(failed(Step::Exec, Errno::NOENT)), Step::GuardInit, Errno::PERM.raw_os_error());
+        assert_eq!(second, failed(Step::Exec, Errno::NOENT));
     }
 }
