@@ -9,7 +9,7 @@ fn build_output_stays_out_of_the_result() {
     let line = "mkdir -p target/debug && echo x > target/debug/app && echo x > a.o && echo 'int x;' > a.c";
     let done = world.shell(line);
     assert!(done.stderr.contains("1 file changed"), "{done:?}");
-    assert!(done.stderr.contains("2 new paths left out by .gitignore (--keep-ignored"), "{done:?}");
+    assert!(done.stderr.contains("2 paths left out by .gitignore (--keep-ignored"), "{done:?}");
     let kept = world.summary(&["--keep-ignored"], &["sh", "-c", line]);
     let found = (&kept["result"]["changed"], &kept["result"]["left_out"]);
     assert_eq!(found, (&3.into(), &serde_json::json!([])), "{kept:#}");
@@ -40,4 +40,26 @@ fn a_result_over_a_cap_costs_the_result_and_not_the_run() {
         left.contains("stdout.log") && !left.contains("objects") && !left.contains("manifest.json"),
         "{left:?}"
     );
+}
+
+/// A checkout that was built before has its build output in it: git does not know those files, so they are no result.
+#[test]
+fn build_output_of_an_earlier_build_is_no_result() {
+    let world = World::new();
+    world.write(".gitignore", "target/\n*.log\n");
+    world.write("lib.rs", "one\n");
+    world.write("kept.log", "tracked although ignored\n");
+    std::fs::create_dir(world.project().join("target")).unwrap();
+    for name in ["target/old", "target/gone", "gone.log"] {
+        world.write(name, "built before\n");
+    }
+    world.host_shell("git init -q && git add .gitignore lib.rs && git add -f kept.log");
+    let line = "echo two > lib.rs; echo x >> target/old; rm target/gone gone.log; echo y > target/new; echo z >> kept.log";
+    let summary = world.summary(&[], &["sh", "-c", line]);
+    let patch = std::fs::read_to_string(summary["result"]["patch"].as_str().unwrap()).unwrap();
+    let files: Vec<&str> =
+        patch.lines().filter_map(|line| line.strip_prefix("diff --git a/")?.split(' ').next()).collect();
+    assert_eq!(files, ["kept.log", "lib.rs"], "{patch}");
+    let all = world.summary(&["--keep-ignored"], &["sh", "-c", line]);
+    assert_eq!(all["result"]["changed"], 6, "{all:#}");
 }

@@ -12,6 +12,7 @@ mod manifest;
 mod meanwhile;
 mod overlay;
 mod patch;
+mod tracked;
 mod walk;
 
 pub(crate) mod base;

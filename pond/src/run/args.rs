@@ -61,7 +61,7 @@ pub(crate) struct RunArgs {
     /// Also put the patch, the manifest, the logs, the summary and the artifacts into this new directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Keep new files that the checkout's own ignore rules match, such as build output.
+    /// Keep files that the checkout's own ignore rules match and git does not track, such as build output.
     #[arg(long)]
     pub(crate) keep_ignored: bool,
     /// Print one JSON object instead of the job's output and a summary.

@@ -77,7 +77,7 @@ impl Summary {
         }
         for left_out in &result.left_out {
             let paths = usize::try_from(left_out.paths).unwrap_or(usize::MAX);
-            let what = counted(paths, "new path");
+            let what = counted(paths, "path");
             line(text, &format!("{what} left out by {} (--keep-ignored keeps them)", left_out.rules));
         }
         for flagged in &result.flagged {

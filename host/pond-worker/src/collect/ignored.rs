@@ -26,14 +26,14 @@ const OF_REPOSITORY: &[u8] = b".git/info/exclude";
 const FILE_BYTES: u64 = 64 << 10;
 const TOTAL_BYTES: u64 = 1 << 20;
 
-/// What happens to new paths that the base's ignore rules match.
+/// What happens to paths that the base's ignore rules match and git does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
     LeaveOut,
     Keep,
 }
 
-/// How many new paths one rule file left out. A directory counts once, whatever it holds.
+/// How many paths one rule file left out. A directory counts once, whatever it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
@@ -46,7 +46,7 @@ pub struct LeftOut {
 pub(super) enum Scope {
     Open,
     Ruled(Rc<Rules>),
-    /// The directory itself is ignored, and with it all that is new below; no deeper rule can take that back.
+    /// The directory itself is ignored, and with it all below that git does not know; no deeper rule can take that back.
     Ignored(RuleFile),
 }
 

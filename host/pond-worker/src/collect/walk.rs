@@ -7,6 +7,7 @@
 
 mod leaf;
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,6 +19,7 @@ use super::caps::{Budget, Caps, PATH_BYTES};
 use super::change::{Change, Reason, Rejected};
 use super::ignored::{LeftOut, Reader, RuleFile, Scope};
 use super::overlay::{DirectoryMark, Upper};
+use super::tracked::Tracked;
 use super::{CollectFault, Sources, Wanted};
 use crate::object::Store;
 use crate::path::{is_git_name, quoted};
@@ -47,6 +49,7 @@ pub(super) fn walk(
         wanted,
         store,
         rules,
+        index: OnceCell::new(),
         budget: Budget::new(caps),
         tasks: vec![Task::Merge(Place { path: Vec::new(), depth: 0 }, Cover::Merged, scope)],
         left_out: BTreeMap::new(),
@@ -91,6 +94,8 @@ struct Walk<'a> {
     wanted: &'a Wanted<'a>,
     store: &'a Store,
     rules: Reader<'a>,
+    /// Read when a rule first matches something of the base.
+    index: OnceCell<Tracked>,
     budget: Budget,
     tasks: Vec<Task>,
     left_out: BTreeMap<RuleFile, u64>,
@@ -98,6 +103,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn tracked(&self) -> &Tracked {
+        self.index.get_or_init(|| Tracked::read(self.sources.lower.as_fd()))
+    }
+
     fn merge(&mut self, dir: &Place, inherited: Cover, outer: Scope) -> Result<(), CollectFault> {
         let Some(fd) = self.open_upper(dir)? else { return Ok(()) };
         let mark = self
@@ -149,7 +158,7 @@ impl Walk<'_> {
                 Part::Ignored(rules) => self.leave_out(rules),
             },
             Upper::Directory => self.directory(child, cover, scope),
-            Upper::Whiteout => self.deleted(child),
+            Upper::Whiteout => self.removed(child, scope),
             Upper::Unsteady => Err(CollectFault::Changed { path: quoted("", &child.path) }),
         }
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 
 use super::{Cover, Part, Place, Task, Walk};
 use crate::collect::CollectFault;
@@ -17,11 +17,26 @@ use crate::path::{RelPath, quoted};
 use crate::{beneath, fault};
 
 impl Walk<'_> {
-    /// Only what is new can be left out: git goes on showing changes to a file it knows, whatever the rules say.
+    /// Only what git does not know can be left out: it goes on showing changes to a file it knows, whatever the rules say.
     pub(super) fn part(&mut self, place: &Place, scope: &Scope) -> Result<Part, CollectFault> {
         let Some(rules) = scope.ignores(&place.path, Shape::Leaf) else { return Ok(Part::Result) };
-        let is_new = base::is_absent(self.sources.lower.as_fd(), &place.path)?;
-        if is_new && place.path != EDIT_RESULT { Ok(Part::Ignored(rules)) } else { Ok(Part::Result) }
+        let known =
+            !base::is_absent(self.sources.lower.as_fd(), &place.path)? && self.tracked().has(&place.path);
+        if known || place.path == EDIT_RESULT { Ok(Part::Result) } else { Ok(Part::Ignored(rules)) }
+    }
+
+    /// The same for a path of the base that the job removed.
+    pub(super) fn removed(&mut self, place: Place, scope: &Scope) -> Result<(), CollectFault> {
+        let handle = beneath::open_handle(self.sources.lower.as_fd(), &place.path);
+        let is_directory =
+            handle.and_then(rustix::fs::fstat).is_ok_and(|stat| beneath::kind(&stat) == FileType::Directory);
+        let shape = if is_directory { Shape::Directory } else { Shape::Leaf };
+        let Some(rules) = scope.ignores(&place.path, shape) else { return self.deleted(place) };
+        let known = match shape {
+            Shape::Directory => self.tracked().has_below(&place.path),
+            Shape::Leaf => self.tracked().has(&place.path),
+        };
+        if known { self.deleted(place) } else { self.leave_out(rules) }
     }
 
     pub(super) fn file(&mut self, place: Place, file: File, stat: &Stat) -> Result<(), CollectFault> {
@@ -97,7 +112,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An upper directory; a base leaf it replaced is gone. One that is new and ignored is not even opened.
+    /// An upper directory; a base leaf it replaced is gone. One that is ignored and holds nothing git knows is not even opened.
     pub(super) fn directory(
         &mut self,
         place: Place,
@@ -113,8 +128,13 @@ impl Walk<'_> {
         }
         let scope = match outer.ignores(&place.path, Shape::Directory) {
             None => outer.clone(),
-            Some(rules) if is_new && !self.wanted.leads_through(&place.path) => return self.leave_out(rules),
-            Some(rules) => Scope::Ignored(rules),
+            Some(rules) => {
+                let unknown = is_new || !self.tracked().has_below(&place.path);
+                if unknown && !self.wanted.leads_through(&place.path) {
+                    return self.leave_out(rules);
+                }
+                Scope::Ignored(rules)
+            }
         };
         self.push(place, |dir| Task::Merge(dir, cover, scope))
     }
