@@ -1,6 +1,6 @@
 //! System-call filters, from one readable table to a small classic-BPF program.
 //!
-//! Zone: compiled by the trusted launcher, enforced by the kernel on hostile code. Pure up to [`install`].
+//! Zone: compiled by the trusted launcher, enforced by the kernel on hostile code. Pure up to [`install()`].
 //! Invariants: a foreign architecture kills the process; a number the table does not name is never allowed;
 //! arguments are compared by their low 32 bits, the only ones the kernel reads for the calls checked here;
 //! installing allocates nothing and makes one system call, so it is safe between fork and exec.
