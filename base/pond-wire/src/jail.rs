@@ -186,24 +186,6 @@ pub enum Start {
     OnGo,
 }
 
-/// The descriptors that travel with a plan, in this order. Optional ones are named by the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slot {
-    Plan,
-    /// The three streams are absent when the console is a terminal.
-    Stdin,
-    Stdout,
-    Stderr,
-    Lifeline,
-    Report,
-    /// The directory itself, for a launcher in the same mount namespace.
-    Checkout,
-    /// Present when the scratch is an image.
-    Image,
-    /// Every remaining descriptor: entry points of the job's control groups, a v2 directory first when there is one.
-    CgroupEntries,
-}
-
 #[cfg(test)]
 mod tests {
     //! What crosses the launcher's boundary is understood wholly or refused.

@@ -111,8 +111,7 @@ impl Range<'_> {
         let upper = upper.as_fd().try_clone_to_owned()?;
         let run = std::fs::File::open(self.props.result(name)?)?;
         let lower = checkout.as_fd().try_clone_to_owned()?;
-        let is_root = rustix::process::geteuid().is_root();
-        let xattrs = if is_root { OverlayXattrs::Trusted } else { OverlayXattrs::User };
+        let xattrs = OverlayXattrs::of_own_jobs();
         let wanted = Wanted { ignored: Ignored::Keep, artifacts: &[] };
         Ok(collect(&Sources { upper, lower, xattrs }, &wanted, &Caps::default(), run.as_fd())?)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pond_sandbox::native::cgroup::{CgroupHost, Mode};
 use pond_sandbox::native::remedy;
-use pond_sys::attempt::{Kind, Trial, isolated, unshare};
+use pond_sys::attempt::{Kind, Trial, isolated, unshare, unshare_user_as_root};
 use pond_sys::mount::{Attributes, set_attributes};
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
@@ -93,15 +93,7 @@ fn tried(step: Step, detail: &str, act: impl FnOnce() -> io::Result<()>) -> Stat
 /// Enters a user namespace and maps the caller to its root.
 fn own_user() -> io::Result<(u32, u32)> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    unshare(&[Kind::User])?;
-    let maps = [
-        ("setgroups", "deny".to_owned()),
-        ("uid_map", format!("0 {user} 1\n")),
-        ("gid_map", format!("0 {group} 1\n")),
-    ];
-    for (name, text) in maps {
-        File::options().write(true).open(format!("/proc/self/{name}"))?.write_all(text.as_bytes())?;
-    }
+    unshare_user_as_root(user, group)?;
     Ok((user, group))
 }
 

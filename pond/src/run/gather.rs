@@ -71,8 +71,7 @@ pub(super) fn gather(
     let Some(written) = ended.over.upper.take() else { return Ok(Gathered::Nothing) };
     let upper = written.as_fd().try_clone_to_owned()?;
     let lower = lower.try_clone_to_owned()?;
-    let xattrs =
-        if rustix::process::geteuid().is_root() { OverlayXattrs::Trusted } else { OverlayXattrs::User };
+    let xattrs = OverlayXattrs::of_own_jobs();
     let directory = File::open(run).with_context(|| format!("opening {}", run.display()))?;
     let sources = Sources { upper, lower, xattrs };
     match collect(&sources, wanted, &Caps::default(), directory.as_fd()) {

@@ -29,7 +29,9 @@ pub use machine::{
 pub use memory::{
     Segment, find_segment, ignore_signals, lock_memory, make_segment, make_timers, touch_memory,
 };
-pub use namespaces::{Kind, clone_into_user, disable_randomisation, stack_allowing_filter, unshare};
+pub use namespaces::{
+    Kind, clone_into_user, disable_randomisation, stack_allowing_filter, unshare, unshare_user_as_root,
+};
 pub use processes::{
     compare_files, map_executable, read_memory_of, run_in_real_time, trace, trace_me, write_memory_of,
 };

@@ -1,6 +1,7 @@
 //! Namespaces, address randomisation, and filters on top of the filter.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 
 /// A kind of namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,20 @@ pub fn unshare(kinds: &[Kind]) -> io::Result<()> {
     let flags = kinds.iter().fold(0, |flags, kind| flags | kind.flag());
     // SAFETY: none of these flags changes memory or closes a descriptor of the calling process.
     crate::check(unsafe { libc::unshare(flags) }.into()).map(|_| ())
+}
+
+/// Moves the calling process into a new user namespace in which `user` and `group`, its own until now, are root's.
+pub fn unshare_user_as_root(user: u32, group: u32) -> io::Result<()> {
+    unshare(&[Kind::User])?;
+    let maps = [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("0 {user} 1\n")),
+        ("gid_map", format!("0 {group} 1\n")),
+    ];
+    for (name, text) in maps {
+        File::options().write(true).open(format!("/proc/self/{name}"))?.write_all(text.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Forks by the old `clone` with the bit of a user namespace; the child ends at once.

@@ -22,6 +22,14 @@ pub enum OverlayXattrs {
     User,
 }
 
+impl OverlayXattrs {
+    /// Those of the sandboxes this process launches.
+    #[must_use]
+    pub fn of_own_jobs() -> Self {
+        if rustix::process::geteuid().is_root() { Self::Trusted } else { Self::User }
+    }
+}
+
 /// One entry of the upper layer.
 #[derive(Debug)]
 pub(super) enum Upper {

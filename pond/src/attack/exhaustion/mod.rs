@@ -4,11 +4,10 @@ mod memory;
 mod storage;
 mod streams;
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
-use pond_sys::attempt::{self, Kind};
+use pond_sys::attempt;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::thread::ClockId;
@@ -101,15 +100,7 @@ fn spin() -> io::Result<()> {
 fn nest_users() -> io::Result<()> {
     let (mut user, mut group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     for _ in 0..8 {
-        attempt::unshare(&[Kind::User])?;
-        let maps = [
-            ("setgroups", "deny".to_owned()),
-            ("uid_map", format!("0 {user} 1\n")),
-            ("gid_map", format!("0 {group} 1\n")),
-        ];
-        for (name, text) in maps {
-            File::options().write(true).open(format!("/proc/self/{name}"))?.write_all(text.as_bytes())?;
-        }
+        attempt::unshare_user_as_root(user, group)?;
         (user, group) = (0, 0);
     }
     Ok(())

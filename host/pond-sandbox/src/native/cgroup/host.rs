@@ -2,12 +2,11 @@
 //!
 //! Zone: host. Invariant: a `CgroupHost` exists only if memory, processors and processes can all be limited.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, Dir, FileType, accessat};
+use rustix::fs::{Access, AtFlags, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -16,7 +15,7 @@ use super::files;
 use super::job::{self, JobCgroup};
 use super::layout::{self, Layout, Legacy, Place};
 use super::settings::CgroupLimits;
-use super::{PREFIX, delegate, unified};
+use super::{delegate, unified};
 
 /// The controllers no job runs without.
 pub(super) const LIMITED: [Controller; 3] = [Controller::Memory, Controller::Cpu, Controller::Pids];
@@ -55,13 +54,6 @@ pub(super) enum Duty {
     Limits(Vec<Controller>),
     /// Found again after its owner died; only to be emptied and removed.
     Clearing,
-}
-
-/// What a sweep did.
-#[derive(Debug, Default)]
-pub struct Swept {
-    pub removed: BTreeSet<String>,
-    pub stuck: Vec<CgroupFault>,
 }
 
 impl CgroupHost {
@@ -125,35 +117,6 @@ impl CgroupHost {
             return Err(CgroupFault::BadName);
         }
         JobCgroup::create(&self.hierarchies, name, limits)
-    }
-
-    /// Ends and removes the groups of jobs that nobody runs any more. One that resists does not save the others.
-    pub fn sweep(&self, is_alive: impl Fn(&str) -> bool) -> Result<Swept, CgroupFault> {
-        let mut swept = Swept::default();
-        for name in self.names()?.into_iter().filter(|name| !is_alive(name)) {
-            match JobCgroup::adopt(&self.hierarchies, &name).and_then(JobCgroup::end) {
-                Ok(()) => {
-                    swept.removed.insert(name);
-                }
-                Err(fault) => swept.stuck.push(fault),
-            }
-        }
-        Ok(swept)
-    }
-
-    fn names(&self) -> Result<BTreeSet<String>, CgroupFault> {
-        let mut names = BTreeSet::new();
-        for hierarchy in &self.hierarchies {
-            let unread = |source| CgroupFault::Read { file: hierarchy.path.clone(), source };
-            for entry in Dir::read_from(&hierarchy.directory).map_err(unread)? {
-                let entry = entry.map_err(unread)?;
-                let name = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(PREFIX));
-                if let (FileType::Directory, Some(name)) = (entry.file_type(), name) {
-                    names.insert(name.to_owned());
-                }
-            }
-        }
-        Ok(names)
     }
 }
 

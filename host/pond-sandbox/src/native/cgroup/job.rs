@@ -62,24 +62,6 @@ impl JobCgroup {
         Ok(job)
     }
 
-    /// Takes over groups someone else left behind.
-    pub(super) fn adopt(hierarchies: &[Arc<Hierarchy>], name: &str) -> Result<Self, CgroupFault> {
-        let directory_name = directory_name(name);
-        let mut groups = Vec::new();
-        for hierarchy in hierarchies {
-            match files::open_subdirectory(hierarchy.directory.as_fd(), &directory_name) {
-                Ok(directory) => {
-                    groups.push(Group { hierarchy: Arc::clone(hierarchy), directory, tasks: None })
-                }
-                Err(Errno::NOENT) => {}
-                Err(source) => {
-                    return Err(CgroupFault::Read { file: hierarchy.path.join(&directory_name), source });
-                }
-            }
-        }
-        Ok(Self { directory_name, groups })
-    }
-
     pub fn entry(&self) -> Entry<'_> {
         let unified = self.groups.iter().find(|group| group.is_unified());
         Entry {
@@ -164,7 +146,7 @@ impl JobCgroup {
 }
 
 impl Drop for JobCgroup {
-    /// For paths that never reach [`JobCgroup::remove`]; what resists here is found again by a sweep.
+    /// For paths that never reach [`JobCgroup::remove`]; what resists here is reclaimed from its record.
     fn drop(&mut self) {
         if !self.groups.is_empty() && self.kill().is_ok() {
             let mut patience = signal::pauses();

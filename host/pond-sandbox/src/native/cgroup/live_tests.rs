@@ -188,8 +188,9 @@ fn removal_of_a_living_group_is_a_fault_and_touches_nobody() {
         let mut child = start_and_wait_for_line(&job, "echo on; exec sleep 1000");
         assert!(matches!(job.remove(), Err(CgroupFault::StillPopulated { .. })));
         assert_eq!(child.try_wait().unwrap(), None);
-        let swept = host.sweep(|found| found != name).unwrap();
-        assert_eq!(swept.removed.into_iter().collect::<Vec<_>>(), [name]);
+        let recorded = host.directories(&name);
+        reclaim(&recorded).unwrap();
+        assert_eq!(exist(&recorded), vec![false; recorded.len()]);
         assert_eq!(child.wait().unwrap().code(), None);
     }
 }
@@ -207,7 +208,7 @@ fn a_dropped_handle_ends_its_job() {
 }
 
 #[test]
-fn a_sweep_takes_the_dead_and_spares_the_living() {
+fn reclaiming_takes_the_dead_and_spares_the_living() {
     for host in hosts() {
         let (dead, living) = (unique("dead"), unique("living"));
         let orphan = host.create(&dead, &wide()).unwrap();
@@ -217,10 +218,7 @@ fn a_sweep_takes_the_dead_and_spares_the_living() {
         let mut busy = start_and_wait_for_line(&kept, "echo on; exec sleep 1000");
         let _abandoned = ManuallyDrop::new(orphan);
 
-        // Other tests' groups live in the same place.
-        let swept = host.sweep(|name| name != dead).unwrap();
-        assert_eq!(swept.removed.into_iter().collect::<Vec<_>>(), [dead]);
-        assert_eq!(swept.stuck.iter().map(ToString::to_string).collect::<Vec<_>>(), Vec::<String>::new());
+        reclaim(&host.directories(&dead)).unwrap();
         assert_eq!(exist(&orphaned), vec![false; orphaned.len()]);
         assert_eq!(lost.wait().unwrap().code(), None);
         assert_eq!(busy.try_wait().unwrap(), None);
@@ -248,7 +246,7 @@ fn recorded_paths_suffice_to_reclaim_a_job() {
 
 /// A launch that stopped half way: the process is in the last group only, and the others look empty.
 #[test]
-fn a_half_entered_job_is_swept_too() {
+fn a_half_entered_job_is_reclaimed_too() {
     for host in hosts() {
         let name = unique("half");
         let orphan = ManuallyDrop::new(host.create(&name, &wide()).unwrap());
@@ -257,8 +255,9 @@ fn a_half_entered_job_is_swept_too() {
             Entry { v2: if v1.is_empty() { v2 } else { None }, v1: v1.last().copied().into_iter().collect() };
         let mut lost = enter(&only, "echo on; exec sleep 1000");
         wait_for_line(&mut lost);
-        let swept = host.sweep(|found| found != name).unwrap();
-        assert_eq!(swept.removed.into_iter().collect::<Vec<_>>(), [name]);
+        let recorded = host.directories(&name);
+        reclaim(&recorded).unwrap();
+        assert_eq!(exist(&recorded), vec![false; recorded.len()]);
         assert_eq!(lost.wait().unwrap().code(), None);
     }
 }

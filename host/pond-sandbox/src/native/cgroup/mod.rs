@@ -21,7 +21,7 @@ mod live_tests;
 
 pub use delegate::delegate;
 pub use fault::{CgroupFault, Controller, Remedy};
-pub use host::{CgroupHost, Mode, Swept};
+pub use host::{CgroupHost, Mode};
 pub use job::{Entry, JobCgroup, reclaim};
 pub use settings::CgroupLimits;
 pub use usage::Usage;
