@@ -8,8 +8,9 @@ use std::path::Path;
 use pond_worker::collect::Reason;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
+use rustix::mount::MountFlags;
 
-use crate::attack::case::{Case, Evidence, Stage, capped, denied};
+use crate::attack::case::{Case, Evidence, IN_OWN_MOUNTS, Probe, Stage, capped, denied};
 use crate::attack::scene::Scene;
 
 /// The profile with the smallest disk that is writable.
@@ -43,11 +44,9 @@ pub(super) const CASES: &[Case] = &[
         id: "E11",
         what: "an inode bomb",
         probes: &[
-            capped("/tmp", |scene| make_files(scene, &scene.temporary, 3_000), SMALL_TMP)
-                .excused(HOST_IS_FULL),
-            capped("/dev/shm", |scene| make_files(scene, &scene.shared_memory, 18_000), Stage::PLAIN)
-                .excused(HOST_IS_FULL),
-            capped("disk", |scene| make_files(scene, &scene.home, 101_000), FEW_INODES).excused(HOST_IS_FULL),
+            bomb("/tmp", |scene| make_files(scene, &scene.temporary, 3_000), SMALL_TMP),
+            bomb("/dev/shm", |scene| make_files(scene, &scene.shared_memory, 18_000), Stage::PLAIN),
+            bomb("disk", |scene| make_files(scene, &scene.home, 101_000), FEW_INODES),
         ],
     },
     Case {
@@ -115,19 +114,23 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// In a directory of their own, so that one call removes them where they would stay.
+const fn bomb(name: &'static str, attempt: fn(&Scene) -> io::Result<()>, stage: Stage) -> Probe {
+    capped(name, attempt, stage).control(IN_OWN_MOUNTS)
+}
+
+/// Outside, on a filesystem without a limit that ends with the attempt: a disk that has just lost many files looks at
+/// each of them before it makes another, which turns a bomb into minutes of nothing but that.
 fn make_files(scene: &Scene, place: &Path, count: u32) -> io::Result<()> {
     let path = place.join("many");
     std::fs::create_dir(&path)?;
+    if !scene.is_inside() {
+        rustix::mount::mount("none", &path, "tmpfs", MountFlags::NODEV, c"nr_inodes=0")?;
+    }
     let directory = File::open(&path)?;
-    let result = (0..count).try_for_each(|number| {
+    Ok((0..count).try_for_each(|number| {
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(&directory, number.to_string(), FileType::RegularFile, mode, 0)
-    });
-    if !scene.is_inside() {
-        std::fs::remove_dir_all(&path)?;
-    }
-    Ok(result?)
+    })?)
 }
 
 /// A file without a name leaves nothing behind where it can be made.
