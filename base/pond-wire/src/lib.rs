@@ -7,6 +7,7 @@
 
 pub mod contract;
 pub mod decode;
+pub mod gateway;
 pub mod jail;
 pub mod schema;
 

@@ -1,0 +1,58 @@
+//! The boundary between the host process that runs a job and that job's gateway.
+//!
+//! An `Order` is data and carries no secret: keys travel as descriptors beside it, one per model, in the order's own order.
+//! The gateway answers with `Event`s, one JSON object per packet. Each side refuses what it does not wholly understand.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// An order larger than this is refused before it is decoded.
+pub const MAX_ORDER_BYTES: u64 = 1 << 20;
+/// No event is larger; a packet that would be is cut to its essentials by the gateway.
+pub const MAX_EVENT_BYTES: usize = 16 << 10;
+
+/// Where the gateway's doors stand inside the job's network namespace.
+pub mod doors {
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    /// The address every listed name resolves to inside.
+    pub const FRONT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+    pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
+    pub const BROKER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8377);
+    pub const DNS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53);
+    pub const TLS: SocketAddrV4 = SocketAddrV4::new(FRONT, 443);
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// The job this gateway serves, for its records.
+    pub job: String,
+    pub reach: Reach,
+    /// Who is asked for the address of a listed name; empty: the machine's own resolvers.
+    pub resolvers: Vec<SocketAddr>,
+    /// The prefix under which this machine's resolver hides IPv4 addresses, as `prefix/length`.
+    pub nat64: Option<String>,
+    pub caps: Caps,
+}
+
+/// What the job may reach besides the broker; rules in the spelling of the contract.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Reach {
+    BrokerOnly,
+    Allowlist { allow: Vec<String>, deny: Vec<String> },
+    Internet { deny: Vec<String> },
+}
+
+/// What one job may take of the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Caps {
+    pub tunnels: u32,
+    pub tunnel_bytes: u64,
+    pub total_bytes: u64,
+    pub idle_seconds: u32,
+    pub lifetime_seconds: u32,
+}
