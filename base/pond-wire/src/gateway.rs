@@ -22,6 +22,22 @@ pub mod doors {
     pub const BROKER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8377);
     pub const DNS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53);
     pub const TLS: SocketAddrV4 = SocketAddrV4::new(FRONT, 443);
+
+    /// Addresses that stand for names inside and lead nowhere else: a block reserved for laboratories, all of which the
+    /// job's loopback interface takes for its own.
+    pub const SYNTHETIC: Block = Block { first: Ipv4Addr::new(198, 18, 0, 1), prefix: 15 };
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Block {
+        pub first: Ipv4Addr,
+        pub prefix: u8,
+    }
+
+    impl Block {
+        pub const fn mask(self) -> Ipv4Addr {
+            Ipv4Addr::from_bits(!(u32::MAX >> self.prefix))
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

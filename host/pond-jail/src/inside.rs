@@ -9,7 +9,6 @@ use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
 use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Start, Step};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
 
 use crate::enter::tell;
@@ -17,7 +16,7 @@ use crate::fault::{At, Failure};
 use crate::request::Order;
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
-use crate::{idmap, job, root, storage, terminal};
+use crate::{doors, idmap, job, root, storage, terminal};
 
 /// The parent's word that the identity stands.
 pub(crate) const ADMITTED: u8 = 1;
@@ -49,7 +48,7 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
     rustix::process::setsid().at(Step::CgroupNamespace)?;
     rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
-    loopback()?;
+    doors::open(&plan.doors, report)?;
     // 5. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
     let new_root = root::build(plan, sources)?;
     let storage = receive_storage(order, parent)?;
@@ -118,13 +117,6 @@ fn take_identity(plan: &JailPlan) -> Result<(), Failure> {
     }
     // The job will share this pid namespace: what this process holds must not be readable through /proc.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at(step)
-}
-
-fn loopback() -> Result<(), Failure> {
-    let step = Step::Loopback;
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .at(step)?;
-    pond_sys::net::loopback_up(&socket).at(step)
 }
 
 fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {

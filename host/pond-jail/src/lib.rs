@@ -7,6 +7,7 @@
 
 mod check;
 mod confirm;
+mod doors;
 mod enter;
 mod fault;
 mod idmap;

@@ -64,6 +64,7 @@ impl Range<'_> {
             exhibits: &exhibits,
             tools: &[],
             console: Console::Pipes,
+            doors: &[],
         };
         let running = match self.native.launch(&job) {
             Ok(running) => running,

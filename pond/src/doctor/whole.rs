@@ -56,6 +56,7 @@ fn run() -> anyhow::Result<Ending> {
         exhibits: &[],
         tools: &[],
         console: Console::Pipes,
+        doors: &[],
     };
     let bounds = Bounds { wall: PATIENCE, output_bytes: 0 };
     let wiring = Wiring { input: None, interrupt: None, terminal: None };

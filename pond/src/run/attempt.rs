@@ -107,6 +107,7 @@ impl Attempt<'_> {
             exhibits: &[],
             tools,
             console: *console,
+            doors: &[],
         };
         let running = native.launch(&job)?;
         native.retire();

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Console, Identity, JOB_ID, Scratch};
+use pond_wire::jail::{Console, Door, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -73,6 +73,8 @@ pub struct Job<'a> {
     /// Toolchains of a home directory, offered by name.
     pub tools: &'a [Provided],
     pub console: Console,
+    /// Listeners for a gateway; the job then waits for [`Running::go`].
+    pub doors: &'a [Door],
 }
 
 impl Native {
@@ -115,6 +117,7 @@ impl Native {
             exhibits: job.exhibits,
             tools: job.tools,
             console: job.console,
+            doors: job.doors,
         })?;
         let image = match plan.scratch {
             Scratch::Tmpfs(_) => None,

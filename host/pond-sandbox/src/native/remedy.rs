@@ -46,6 +46,7 @@ pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
         Step::CgroupNamespace
         | Step::Hostname
         | Step::Loopback
+        | Step::Doors
         | Step::BuildRoot
         | Step::MountTmp
         | Step::MountProc
