@@ -19,11 +19,13 @@ use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
 use super::export::{self, Out};
+use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
 use super::sink::Sinks;
 use super::summary::Summary;
+use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
-use super::{Request, new_name, terminal};
+use super::{OWN_EXECUTABLE, Request, egress, new_name, terminal};
 use crate::runs::{self, RunInfo};
 
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
@@ -77,8 +79,10 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let mut ended = self.watch(native, base.checkout(), &directory)?;
+        let (mut ended, network) = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
+        let room = Room::of(&ended);
+        let findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             let command = self.request.args.argv.first().map_or("", String::as_str);
             bail!("{} {}", quote(command), verdict.sentence());
@@ -90,14 +94,21 @@ impl Attempt<'_> {
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
-        let summary = self.summarise(&ended, verdict, (base, result), directory);
+        let summary = self.summarise(&ended, verdict, (base, result, network, findings), directory);
         self.keep(&summary, out)?;
         Ok(summary)
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Ended> {
+    fn watch(
+        &self,
+        native: &mut Native,
+        checkout: &Checkout,
+        directory: &Path,
+    ) -> anyhow::Result<(Ended, NetworkSummary)> {
         let Request { args, policy, env, tools, console, .. } = self.request;
+        let id = self.record.job().as_str();
+        let way_out = egress::start(policy, id, self.request.resolvers.clone(), Path::new(OWN_EXECUTABLE))?;
         let job = Job {
             record: self.record,
             policy,
@@ -107,10 +118,11 @@ impl Attempt<'_> {
             exhibits: &[],
             tools,
             console: *console,
-            doors: &[],
+            doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
         };
-        let running = native.launch(&job)?;
+        let mut running = native.launch(&job)?;
         native.retire();
+        let watched = way_out.map(|way_out| way_out.open(&mut running, directory)).transpose()?;
         let mut sinks = Sinks::open(directory, *console, !args.json)?;
         let interrupt = pond_sys::signal::interrupts()?;
         let stdin = std::io::stdin();
@@ -125,14 +137,19 @@ impl Attempt<'_> {
         // Whatever happened, the terminal is whole again before anything is said on it.
         sinks.finish()?;
         drop(person);
-        Ok(ended?)
+        let ended = ended?;
+        let network = match watched {
+            None => NetworkSummary::Closed,
+            Some(watched) => NetworkSummary::Gateway(watched.finish()?),
+        };
+        Ok((ended, network))
     }
 
     fn summarise(
         &self,
         ended: &Ended,
         verdict: Verdict,
-        (base, result): (BaseSummary, Output),
+        (base, result, network, findings): (BaseSummary, Output, NetworkSummary, Vec<Finding>),
         directory: PathBuf,
     ) -> Summary {
         Summary {
@@ -145,10 +162,10 @@ impl Attempt<'_> {
             elapsed: ended.elapsed,
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
-            process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
+            findings,
             base,
             result,
-            network: "closed",
+            network,
             directory,
         }
     }
@@ -171,6 +188,7 @@ impl Attempt<'_> {
             started: self.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             elapsed_ms: u64::try_from(summary.elapsed.as_millis()).unwrap_or(u64::MAX),
             changed,
+            findings: summary.findings.clone(),
         };
         info.save(&summary.directory)
     }

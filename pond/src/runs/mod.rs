@@ -17,7 +17,7 @@ use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use serde::{Deserialize, Serialize};
 
-use crate::run::Verdict;
+use crate::run::{Finding, Verdict};
 use crate::settings;
 
 const FILE: &str = "run.json";
@@ -39,6 +39,9 @@ pub(crate) struct RunInfo {
     pub(crate) elapsed_ms: u64,
     /// Files changed; none when there is no result.
     pub(crate) changed: Option<usize>,
+    /// What the job wanted and did not get.
+    #[serde(default)]
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl RunInfo {
