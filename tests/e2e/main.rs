@@ -12,6 +12,7 @@ mod limits;
 mod residue;
 mod result;
 mod snapshot;
+mod stalled;
 mod support;
 mod terminal;
 mod tmux;

@@ -20,6 +20,7 @@ use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 use super::base::{Base, BaseSummary};
 use super::export::{self, Out};
 use super::gather::{Output, gather};
+use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
 use super::summary::Summary;
 use super::verdict::Verdict;
@@ -77,7 +78,7 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let mut ended = self.watch(native, base.checkout(), &directory)?;
+        let (mut ended, shown) = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         if let Verdict::NotLaunched { .. } = verdict {
             let command = self.request.args.argv.first().map_or("", String::as_str);
@@ -90,13 +91,18 @@ impl Attempt<'_> {
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
-        let summary = self.summarise(&ended, verdict, (base, result), directory);
+        let summary = self.summarise(&ended, shown, verdict, (base, result), directory);
         self.keep(&summary, out)?;
         Ok(summary)
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Ended> {
+    fn watch(
+        &self,
+        native: &mut Native,
+        checkout: &Checkout,
+        directory: &Path,
+    ) -> anyhow::Result<(Ended, Delivered)> {
         let Request { args, policy, env, tools, console, .. } = self.request;
         let job = Job {
             record: self.record,
@@ -118,18 +124,24 @@ impl Attempt<'_> {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),
             terminal: person.as_ref(),
+            rooms: &sinks.rooms()?,
         };
         let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(*console) };
         let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
+        let patience = match &ended {
+            Ok(Ended { stop: None, .. }) => Patience::UntilInterrupted(interrupt.as_fd()),
+            Ok(Ended { stop: Some(_), .. }) | Err(_) => Patience::Short,
+        };
         // Whatever happened, the terminal is whole again before anything is said on it.
-        sinks.finish()?;
+        let shown = sinks.finish(patience)?;
         drop(person);
-        Ok(ended?)
+        Ok((ended?, shown))
     }
 
     fn summarise(
         &self,
         ended: &Ended,
+        shown: Delivered,
         verdict: Verdict,
         (base, result): (BaseSummary, Output),
         directory: PathBuf,
@@ -144,6 +156,7 @@ impl Attempt<'_> {
             elapsed: ended.elapsed,
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
+            shown,
             process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
             base,
             result,

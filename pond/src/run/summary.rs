@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::base::BaseSummary;
 use super::gather::{Output, ResultSummary};
+use super::outlet::Delivered;
 use super::verdict::Verdict;
 
 #[derive(Debug, Serialize)]
@@ -22,6 +23,8 @@ pub(crate) struct Summary {
     pub(crate) elapsed: Duration,
     pub(crate) peak_memory_bytes: Option<u64>,
     pub(crate) output_bytes: u64,
+    #[serde(skip)]
+    pub(super) shown: Delivered,
     /// How often the job was refused another process.
     pub(crate) process_refusals: u64,
     pub(crate) base: BaseSummary,
@@ -44,6 +47,13 @@ impl Summary {
         let mut text = format!("pond: {}\n", first.join(" · "));
         if self.process_refusals > 0 {
             line(&mut text, &format!("the process limit refused {} new processes", self.process_refusals));
+        }
+        match self.shown {
+            Delivered::All => {}
+            Delivered::NotAll => {
+                let kept = self.directory.display();
+                line(&mut text, &format!("nobody took all of the output; it is complete in {kept}"));
+            }
         }
         match &self.base {
             BaseSummary::Live { changed_meanwhile: true } => line(
