@@ -21,6 +21,7 @@ use super::base::{Base, BaseSummary};
 use super::export::{self, Out};
 use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
+use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
 use super::summary::Summary;
 use super::traffic::NetworkSummary;
@@ -61,6 +62,22 @@ pub(super) fn run(
     }
 }
 
+/// What was seen of a job while it ran.
+struct Seen {
+    ended: Ended,
+    shown: Delivered,
+    network: NetworkSummary,
+}
+
+/// What there is to tell besides how it ended.
+struct Told {
+    shown: Delivered,
+    base: BaseSummary,
+    result: Output,
+    network: NetworkSummary,
+    findings: Vec<Finding>,
+}
+
 struct Attempt<'a> {
     request: &'a Request<'a>,
     checkout: &'a Checkout,
@@ -79,7 +96,7 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let (mut ended, network) = self.watch(native, base.checkout(), &directory)?;
+        let Seen { mut ended, shown, network } = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         let room = Room::of(&ended);
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
@@ -94,18 +111,14 @@ impl Attempt<'_> {
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
-        let summary = self.summarise(&ended, verdict, (base, result, network, findings), directory);
+        let told = Told { shown, base, result, network, findings };
+        let summary = self.summarise(&ended, verdict, told, directory);
         self.keep(&summary, out)?;
         Ok(summary)
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(
-        &self,
-        native: &mut Native,
-        checkout: &Checkout,
-        directory: &Path,
-    ) -> anyhow::Result<(Ended, NetworkSummary)> {
+    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Seen> {
         let Request { args, policy, env, tools, console, .. } = self.request;
         let id = self.record.job().as_str();
         let way_out = egress::start(policy, id, self.request.resolvers.clone(), Path::new(OWN_EXECUTABLE))?;
@@ -131,27 +144,26 @@ impl Attempt<'_> {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),
             terminal: person.as_ref(),
+            rooms: &sinks.rooms()?,
         };
         let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(*console) };
         let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
+        let patience = match &ended {
+            Ok(Ended { stop: None, .. }) => Patience::UntilInterrupted(interrupt.as_fd()),
+            Ok(Ended { stop: Some(_), .. }) | Err(_) => Patience::Short,
+        };
         // Whatever happened, the terminal is whole again before anything is said on it.
-        sinks.finish()?;
+        let shown = sinks.finish(patience)?;
         drop(person);
         let ended = ended?;
         let network = match watched {
             None => NetworkSummary::Closed,
             Some(watched) => NetworkSummary::Gateway(watched.finish()?),
         };
-        Ok((ended, network))
+        Ok(Seen { ended, shown, network })
     }
 
-    fn summarise(
-        &self,
-        ended: &Ended,
-        verdict: Verdict,
-        (base, result, network, findings): (BaseSummary, Output, NetworkSummary, Vec<Finding>),
-        directory: PathBuf,
-    ) -> Summary {
+    fn summarise(&self, ended: &Ended, verdict: Verdict, told: Told, directory: PathBuf) -> Summary {
         Summary {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
@@ -162,10 +174,11 @@ impl Attempt<'_> {
             elapsed: ended.elapsed,
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
-            findings,
-            base,
-            result,
-            network,
+            shown: told.shown,
+            findings: told.findings,
+            base: told.base,
+            result: told.result,
+            network: told.network,
             directory,
         }
     }

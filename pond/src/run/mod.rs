@@ -10,6 +10,7 @@ mod egress;
 mod export;
 mod finding;
 mod gather;
+mod outlet;
 mod sink;
 mod summary;
 mod terminal;
@@ -17,8 +18,8 @@ mod traffic;
 mod unconfined;
 mod verdict;
 
-use std::io::Write;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,6 +40,7 @@ use pond_worker::path::RelPath;
 
 pub(crate) use args::RunArgs;
 pub(crate) use finding::Finding;
+use outlet::{Outlet, Patience};
 use summary::Summary;
 pub(crate) use verdict::Verdict;
 
@@ -205,13 +207,19 @@ fn new_name(now: jiff::Timestamp) -> anyhow::Result<JobName> {
         .map_err(anyhow::Error::msg)
 }
 
+/// The summary, for a reader who may stall as well: after a job that was stopped pond does not wait for them either.
 fn report(args: &RunArgs, summary: &Summary) -> anyhow::Result<()> {
-    if args.json {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, summary)?;
-        writeln!(out)?;
-    } else if !args.quiet {
-        write!(std::io::stderr().lock(), "{}", summary.lines())?;
-    }
+    let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
+    let (to, text) = match (args.json, args.quiet) {
+        (true, _) => (stdout.as_fd(), serde_json::to_string_pretty(summary)? + "\n"),
+        (false, false) => (stderr.as_fd(), summary.lines()),
+        (false, true) => return Ok(()),
+    };
+    let interrupt = pond_sys::signal::interrupts()?;
+    let patience = match summary.verdict.was_stopped() {
+        true => Patience::Short,
+        false => Patience::UntilInterrupted(interrupt.as_fd()),
+    };
+    Outlet::new(to)?.finish(text.as_bytes(), patience)?;
     Ok(())
 }

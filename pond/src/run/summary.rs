@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::base::BaseSummary;
 use super::finding::Finding;
 use super::gather::{Output, ResultSummary};
+use super::outlet::Delivered;
 use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
 
@@ -27,6 +28,8 @@ pub(crate) struct Summary {
     pub(crate) elapsed: Duration,
     pub(crate) peak_memory_bytes: Option<u64>,
     pub(crate) output_bytes: u64,
+    #[serde(skip)]
+    pub(super) shown: Delivered,
     /// What the job wanted and did not get.
     pub(crate) findings: Vec<Finding>,
     pub(crate) base: BaseSummary,
@@ -56,6 +59,13 @@ impl Summary {
         if self.findings.len() > SHOWN_FINDINGS {
             let more = self.findings.len() - SHOWN_FINDINGS;
             line(&mut text, &format!("and {more} more refusals: pond explain {}", self.run));
+        }
+        match self.shown {
+            Delivered::All => {}
+            Delivered::NotAll => {
+                let kept = self.directory.display();
+                line(&mut text, &format!("nobody took all of the output; it is complete in {kept}"));
+            }
         }
         match &self.base {
             BaseSummary::Live { changed_meanwhile: true } => line(

@@ -50,6 +50,15 @@ impl Verdict {
         }
     }
 
+    /// pond ended the job, or was told to.
+    pub(super) fn was_stopped(&self) -> bool {
+        match self {
+            Self::TimedOut | Self::Interrupted | Self::Killed { limit: Limit::Output } => true,
+            Self::Exited { .. } | Self::Signaled { .. } | Self::NotLaunched { .. } => false,
+            Self::Killed { limit: Limit::Memory } => false,
+        }
+    }
+
     /// The exit code of pond itself.
     pub(crate) fn code(&self) -> u8 {
         match self {
