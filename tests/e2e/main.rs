@@ -8,6 +8,7 @@ mod attack;
 mod bad_input;
 mod confined;
 mod kept;
+mod killed;
 mod limits;
 mod residue;
 mod result;

@@ -135,7 +135,7 @@ fn launchers(marker: &str) -> BTreeSet<String> {
     found
 }
 
-fn loops(marker: &str) -> BTreeSet<String> {
+pub(crate) fn loops(marker: &str) -> BTreeSet<String> {
     names(Path::new("/sys/block"))
         .into_iter()
         .filter(|name| name.starts_with("loop"))
@@ -147,7 +147,7 @@ fn loops(marker: &str) -> BTreeSet<String> {
 }
 
 /// Control groups of these jobs in any hierarchy.
-fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
+pub(crate) fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = pending.pop() {

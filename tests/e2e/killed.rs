@@ -1,0 +1,115 @@
+//! SIGKILL of each of pond's processes at each step of a run: whatever died, and wherever, the next start finds and removes
+//! what is left, and works.
+//!
+//! A step is a system call that changes something outside the process that makes it; the victim dies on the way into it. Each
+//! test runs itself again as pid 1 of a pid namespace of its own: there, whatever a run left alive is its child, and whatever
+//! `/proc` shows of processes, namespaces and locks is its doing.
+
+mod census;
+mod tracer;
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+
+use crate::support::{World, names};
+use census::Census;
+use tracer::{Role, Traced, Victim};
+
+/// More steps than any process of a run has: a test that does not come to an end is wrong.
+const MOST_STEPS: usize = 1000;
+
+/// Runs this very test inside its own pid and mount namespaces, and there the body.
+#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+fn alone(test: &str, body: fn()) {
+    if std::process::id() == 1 {
+        return body();
+    }
+    let output = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Kills `role` at its first step, then at its second, until a run comes to its end unharmed.
+fn killed_at_every_step(role: Role) {
+    let world = World::new();
+    world.write("f", "before\n");
+    assert_eq!(world.shell("true").code, 0);
+    let expected = Census::of(&world, &BTreeSet::new());
+    for step in 1..MOST_STEPS {
+        let traced = tracer::run(&world, Some(Victim { role, step }));
+        let Some(call) = traced.killed_before else {
+            assert!(step > 1, "{role:?} made no step");
+            assert_eq!(traced.code, Some(0));
+            return;
+        };
+        let what = format!("{role:?} killed at step {step}, on its way into system call {call}");
+        // Dead before the sweep: a lifeline, not the next start, ends what a victim leaves running.
+        assert_eq!(census::processes(), BTreeSet::new(), "{what}");
+        swept(&world, &traced, &expected, &what);
+    }
+    panic!("{role:?} still makes steps after {MOST_STEPS}");
+}
+
+/// The next start works and leaves nothing of the dead run.
+fn swept(world: &World, traced: &Traced, expected: &Census, what: &str) {
+    if let Some(code) = traced.code {
+        // Who is left says that the job was not launched or was killed, or had its result already.
+        assert!([0, 125, 137].contains(&code), "{what}: exit {code}");
+    }
+    let jobs = names(&world.state().join("live"));
+    let next = world.shell("cat f");
+    assert_eq!((next.code, next.stdout.as_str()), (0, "before\n"), "{what}: {next:?}");
+    assert_eq!(&Census::of(world, &jobs), expected, "{what}");
+}
+
+#[test]
+fn pond() {
+    alone("killed::pond", || killed_at_every_step(Role::Pond));
+}
+
+#[test]
+fn the_launcher() {
+    alone("killed::the_launcher", || killed_at_every_step(Role::Launcher));
+}
+
+#[test]
+fn the_holder_of_the_owner_namespace() {
+    alone("killed::the_holder_of_the_owner_namespace", || killed_at_every_step(Role::Holder));
+}
+
+#[test]
+fn init() {
+    alone("killed::init", || killed_at_every_step(Role::Init));
+}
+
+#[test]
+fn the_job_before_it_executes() {
+    alone("killed::the_job_before_it_executes", || killed_at_every_step(Role::Job));
+}
+
+/// The first run of a state directory also makes its rooms and the template of the job's disk.
+#[test]
+fn pond_in_its_first_run() {
+    alone("killed::pond_in_its_first_run", || {
+        let settled = World::new();
+        assert_eq!(settled.shell("true").code, 0);
+        let expected = Census::of(&settled, &BTreeSet::new());
+        for step in 1..MOST_STEPS {
+            let world = World::new();
+            world.write("f", "before\n");
+            let traced = tracer::run(&world, Some(Victim { role: Role::Pond, step }));
+            let Some(call) = traced.killed_before else { panic!("no template at the end of the run") };
+            let what = format!("first run killed at step {step}, on its way into system call {call}");
+            swept(&world, &traced, &expected, &what);
+            if traced.launched {
+                return;
+            }
+        }
+    });
+}
