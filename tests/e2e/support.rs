@@ -151,11 +151,13 @@ pub(crate) fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = pending.pop() {
-        for name in names(&directory) {
-            let path = directory.join(&name);
-            if name.strip_prefix("pond-job-").is_some_and(|job| jobs.contains(job)) {
+        // Groups come and go while this looks.
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let job = name.to_str().and_then(|name| name.strip_prefix("pond-job-"));
+            if job.is_some_and(|job| jobs.contains(job)) {
                 found.insert(path);
-            } else if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 pending.push(path);
             }
         }

@@ -36,9 +36,22 @@ pub fn seize(process: Pid) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, process, OPTIONS.unsigned_abs() as usize)
 }
 
-/// Lets a stopped process go on to its next event, with a signal or (0) without.
-pub fn resume(process: Pid, signal: i32) -> io::Result<()> {
-    request(libc::PTRACE_SYSCALL, process, usize::try_from(signal).map_err(|_| crate::out_of_range())?)
+/// How far a stopped process goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Its next system call, or whatever happens before.
+    NextCall,
+    /// Anything but a system call.
+    NextEvent,
+}
+
+/// Lets a stopped process go on, with a signal or (0) without.
+pub fn resume(process: Pid, until: Until, signal: i32) -> io::Result<()> {
+    let what = match until {
+        Until::NextCall => libc::PTRACE_SYSCALL,
+        Until::NextEvent => libc::PTRACE_CONT,
+    };
+    request(what, process, usize::try_from(signal).map_err(|_| crate::out_of_range())?)
 }
 
 /// Waits for the next event of anything traced by this thread and for the end of any child; nothing when there is neither.

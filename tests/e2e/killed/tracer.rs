@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::process::{Child, Stdio};
 
 use pond_sys::process::Status;
-use pond_sys::trace::{self, Event};
+use pond_sys::trace::{self, Event, Until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::World;
@@ -90,7 +90,7 @@ fn is_step(call: u64) -> bool {
 }
 
 /// One `pond run` that changes a file, watched until nothing of it is alive.
-pub(super) fn run(world: &World, victim: Option<Victim>) -> Traced {
+pub(super) fn run(world: &World, victim: Victim) -> Traced {
     let shell = start(world);
     let first = Pid::from_child(&shell);
     trace::seize(first).unwrap();
@@ -143,7 +143,7 @@ impl Tracee {
 }
 
 struct Watch {
-    victim: Option<Victim>,
+    victim: Victim,
     first: Pid,
     tracees: HashMap<Pid, Tracee>,
     /// Stopped at their first instruction before their parent said that they are there.
@@ -170,7 +170,7 @@ impl Watch {
                 self.seen.launched |= role == Role::Init;
                 self.tracees.insert(child, Tracee::of(role));
                 if self.unborn.remove(&child) {
-                    resume(child, 0);
+                    self.resume(child, 0);
                 }
             }
             Event::Executed => match (tracee.role, process == self.first) {
@@ -191,11 +191,12 @@ impl Watch {
             | Event::Stopped
             | Event::Ended(_) => 0,
         };
-        resume(process, signal);
+        self.resume(process, signal);
     }
 
     fn step(&mut self, process: Pid, call: u64) {
-        let (Some(victim), Some(tracee)) = (self.victim, self.tracees.get_mut(&process)) else { return };
+        let Some(tracee) = self.tracees.get_mut(&process) else { return };
+        let victim = self.victim;
         if victim.role != tracee.role || !is_step(call) {
             return;
         }
@@ -205,12 +206,16 @@ impl Watch {
             self.seen.killed_before = Some(call);
         }
     }
-}
 
-/// A process that was killed meanwhile needs no resuming.
-fn resume(process: Pid, signal: i32) {
-    match trace::resume(process, signal) {
-        Err(fault) if fault.raw_os_error() != Some(libc::ESRCH) => panic!("{fault}"),
-        Ok(()) | Err(_) => {}
+    /// Only the victim is watched from call to call.
+    fn resume(&self, process: Pid, signal: i32) {
+        let role = self.tracees.get(&process).map(|tracee| tracee.role);
+        let is_watched = self.seen.killed_before.is_none() && role == Some(self.victim.role);
+        let until = if is_watched { Until::NextCall } else { Until::NextEvent };
+        match trace::resume(process, until, signal) {
+            // Killed meanwhile.
+            Err(fault) if fault.raw_os_error() != Some(libc::ESRCH) => panic!("{fault}"),
+            Ok(()) | Err(_) => {}
+        }
     }
 }
