@@ -24,7 +24,7 @@ pub(super) enum Role {
     Other,
 }
 
-/// Whom to kill, on the way into which of its steps.
+/// Whom to kill, on the way into which of its steps. Before the first comes whatever call it makes at all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Victim {
     pub(super) role: Role,
@@ -197,10 +197,10 @@ impl Watch {
     fn step(&mut self, process: Pid, call: u64) {
         let Some(tracee) = self.tracees.get_mut(&process) else { return };
         let victim = self.victim;
-        if victim.role != tracee.role || !is_step(call) {
+        if victim.role != tracee.role {
             return;
         }
-        tracee.steps += 1;
+        tracee.steps += usize::from(is_step(call));
         if tracee.steps == victim.step {
             kill_process(process, Signal::KILL).unwrap();
             self.seen.killed_before = Some(call);
