@@ -201,7 +201,7 @@ impl Watch {
             return;
         }
         tracee.steps += usize::from(is_step(call));
-        if tracee.steps == victim.step {
+        if tracee.steps >= victim.step {
             kill_process(process, Signal::KILL).unwrap();
             self.seen.killed_before = Some(call);
         }
