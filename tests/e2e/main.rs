@@ -10,6 +10,7 @@ mod confined;
 mod crash;
 mod explain;
 mod kept;
+mod killed;
 mod limits;
 mod residue;
 mod result;
