@@ -4,3 +4,5 @@
 //! Invariants: a verdict comes before any name is looked up; the address dialled is the one that was checked; no key of a
 //! client ever leaves, and the real one never comes back; every refusal is typed and recorded.
 #![forbid(unsafe_code)]
+
+pub mod http;
