@@ -3,6 +3,8 @@
 //! An `Order` is data and carries no secret: keys travel as descriptors beside it, one per model, in the order's own order.
 //! The gateway answers with `Event`s, one JSON object per packet. Each side refuses what it does not wholly understand.
 
+pub mod broker;
+
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,8 @@ pub struct Order {
     /// The prefix under which this machine's resolver hides IPv4 addresses, as `prefix/length`.
     pub nat64: Option<String>,
     pub caps: Caps,
+    /// The models the job may talk to; none: no broker.
+    pub broker: Option<broker::Broker>,
 }
 
 /// What the job may reach besides the broker; rules in the spelling of the contract.
