@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use pond_wire::gateway::{Command, Event, MAX_EVENT_BYTES, MAX_ORDER_BYTES};
 use thiserror::Error;
-use tokio::io::unix::AsyncFd;
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
 use tokio::sync::mpsc;
 
 use crate::gateway::Gateway;
@@ -25,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why the conversation ended.
 #[derive(Debug, Error)]
-pub enum ControlFault {
+pub(crate) enum ControlFault {
     #[error("watching the control socket")]
     Watch(#[source] io::Error),
     #[error("the host is gone")]
@@ -39,14 +40,15 @@ pub enum ControlFault {
 /// Both directions of the conversation.
 #[derive(Debug)]
 pub(crate) struct Control {
-    socket: AsyncFd<OwnedFd>,
+    /// A packet socket; the type is the runtime's for any local socket that is read and written in packets.
+    socket: UnixDatagram,
 }
 
 impl Control {
     pub(crate) fn new(socket: OwnedFd) -> Result<Self, ControlFault> {
-        let watch = |fault: io::Error| ControlFault::Watch(fault);
-        rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| watch(errno.into()))?;
-        Ok(Self { socket: AsyncFd::new(socket).map_err(watch)? })
+        let socket = std::os::unix::net::UnixDatagram::from(socket);
+        socket.set_nonblocking(true).map_err(ControlFault::Watch)?;
+        Ok(Self { socket: UnixDatagram::from_std(socket).map_err(ControlFault::Watch)? })
     }
 
     /// Talks until the host says that the job is over, or is gone.
@@ -85,14 +87,11 @@ impl Control {
     }
 
     async fn receive(&self, packet: &mut [u8]) -> Result<usize, ControlFault> {
-        loop {
-            let mut ready = self.socket.readable().await.map_err(ControlFault::Watch)?;
-            match ready.try_io(|socket| pond_sys::socket::receive(socket.get_ref(), packet)) {
-                Ok(Ok((0, _))) => return Err(ControlFault::HostGone),
-                Ok(Ok((length, _))) => return Ok(length),
-                Ok(Err(fault)) => return Err(ControlFault::Talk(fault)),
-                Err(_would_block) => {}
-            }
+        let receive = || pond_sys::socket::receive(&self.socket, packet);
+        match self.socket.async_io(Interest::READABLE, receive).await {
+            Ok((0, _)) => Err(ControlFault::HostGone),
+            Ok((length, _)) => Ok(length),
+            Err(fault) => Err(lost(fault)),
         }
     }
 
@@ -106,17 +105,8 @@ impl Control {
     pub(crate) async fn send(&self, event: &Event) -> Result<(), ControlFault> {
         let text = serde_json::to_vec(event).map_err(ControlFault::Encode)?;
         debug_assert!(text.len() <= MAX_EVENT_BYTES);
-        loop {
-            let mut ready = self.socket.writable().await.map_err(ControlFault::Watch)?;
-            match ready.try_io(|socket| pond_sys::socket::send(socket.get_ref(), &text, &[])) {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(fault)) if fault.kind() == io::ErrorKind::BrokenPipe => {
-                    return Err(ControlFault::HostGone);
-                }
-                Ok(Err(fault)) => return Err(ControlFault::Talk(fault)),
-                Err(_would_block) => {}
-            }
-        }
+        let send = || pond_sys::socket::send(&self.socket, &text, &[]);
+        self.socket.async_io(Interest::WRITABLE, send).await.map_err(lost)
     }
 
     /// Ends every tunnel, lets each record its end, and sums up.
@@ -142,6 +132,14 @@ impl Control {
             self.send(&event).await?;
         }
         Ok(())
+    }
+}
+
+/// A host that closed its end is gone, whichever call notices.
+fn lost(fault: io::Error) -> ControlFault {
+    match fault.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ControlFault::HostGone,
+        _ => ControlFault::Talk(fault),
     }
 }
 

@@ -16,7 +16,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Why no address answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DialFault {
+pub(crate) enum DialFault {
     #[error("every address refused the connection")]
     Refused,
     #[error("no address answered in time")]
@@ -24,7 +24,7 @@ pub enum DialFault {
 }
 
 /// Connects to the first pinned address that answers.
-pub async fn dial(pinned: &Pinned) -> Result<(TcpStream, SocketAddr), DialFault> {
+pub(crate) async fn dial(pinned: &Pinned) -> Result<(TcpStream, SocketAddr), DialFault> {
     tokio::time::timeout(TOTAL, race(pinned.addresses())).await.unwrap_or(Err(DialFault::Timeout))
 }
 
@@ -56,7 +56,7 @@ async fn race(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), DialF
 
 /// Which of `addresses` belong to this machine: a datagram socket pointed at one of our own addresses sends from that very
 /// address. No packet is sent.
-pub fn own_addresses(addresses: &[IpAddr]) -> io::Result<Vec<IpAddr>> {
+pub(crate) fn own_addresses(addresses: &[IpAddr]) -> io::Result<Vec<IpAddr>> {
     let mut own = Vec::new();
     for address in addresses {
         if is_own(*address)? {

@@ -16,7 +16,7 @@ use crate::tunnels::Tunnels;
 
 /// One job's gateway, as its doors see it.
 #[derive(Debug)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     pub(crate) ledger: Ledger,
     pub(crate) rules: watch::Sender<Arc<Stance>>,
     pub(crate) tunnels: Arc<Tunnels>,

@@ -16,12 +16,12 @@ const BURST: u32 = 64;
 const REFILL: Duration = Duration::from_secs(1);
 /// Hosts with figures of their own. A refused host finds a place only in the first half: nonsense cannot crowd out
 /// what was allowed.
-pub const MAX_HOSTS: usize = 512;
+pub(crate) const MAX_HOSTS: usize = 512;
 const MAX_REFUSED_HOSTS: usize = MAX_HOSTS / 2;
 
 /// The job's record book.
 #[derive(Debug, Clone)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     job: Arc<str>,
     queue: mpsc::Sender<Event>,
     book: Arc<Mutex<Book>>,
@@ -30,7 +30,7 @@ pub struct Ledger {
 /// The host is gone, so nothing may go on unrecorded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host takes no more records")]
-pub struct Gone;
+pub(crate) struct Gone;
 
 #[derive(Debug)]
 struct Book {
@@ -42,7 +42,7 @@ struct Book {
 }
 
 impl Ledger {
-    pub fn new(job: &str, queue: mpsc::Sender<Event>) -> Self {
+    pub(crate) fn new(job: &str, queue: mpsc::Sender<Event>) -> Self {
         let book = Book {
             hosts: HashMap::new(),
             totals: Totals::default(),
@@ -53,12 +53,12 @@ impl Ledger {
         Self { job: job.into(), queue, book: Arc::new(Mutex::new(book)) }
     }
 
-    pub fn job(&self) -> &str {
+    pub(crate) fn job(&self) -> &str {
         &self.job
     }
 
     /// Records a refusal; never waits.
-    pub fn refused(&self, door: Door, denial: &Denial) {
+    pub(crate) fn refused(&self, door: Door, denial: &Denial) {
         let mut book = self.book();
         book.count_refusal(denial);
         let told = book.take_token() && self.queue.try_send(Event::Refused(self.refusal(door, denial))).is_ok();
@@ -79,29 +79,29 @@ impl Ledger {
     }
 
     /// Records a tunnel before its first byte; waits for a place in the queue.
-    pub async fn opened(&self, approval: &Approval) -> Result<(), Gone> {
+    pub(crate) async fn opened(&self, approval: &Approval) -> Result<(), Gone> {
         self.book().count_approval(approval);
         self.tell(Event::Opened(approval.clone())).await
     }
 
-    pub async fn closed(&self, tunnel: Tunnel) -> Result<(), Gone> {
+    pub(crate) async fn closed(&self, tunnel: Tunnel) -> Result<(), Gone> {
         self.book().count_bytes(&tunnel);
         self.tell(Event::Closed(tunnel)).await
     }
 
     /// Waits for a place in the queue.
-    pub async fn tell(&self, event: Event) -> Result<(), Gone> {
+    pub(crate) async fn tell(&self, event: Event) -> Result<(), Gone> {
         self.queue.send(event).await.map_err(|_| Gone)
     }
 
     /// What was counted instead of told since the last call.
-    pub fn take_flood(&self) -> Option<Event> {
+    pub(crate) fn take_flood(&self) -> Option<Event> {
         let refusals = std::mem::take(&mut self.book().untold_refusals);
         (refusals > 0).then_some(Event::Flood { refusals })
     }
 
     /// The sum of the job: every host in alphabetical order, then the totals.
-    pub fn summary(&self) -> Vec<Event> {
+    pub(crate) fn summary(&self) -> Vec<Event> {
         let book = self.book();
         let mut hosts: Vec<HostTotals> = book.hosts.values().cloned().collect();
         hosts.sort_by(|one, other| one.target.cmp(&other.target));

@@ -44,7 +44,7 @@ pub const NAME: &str = "pond-gateway";
 
 /// What ends a gateway.
 #[derive(Debug, Error)]
-pub enum Fault {
+pub(crate) enum Fault {
     #[error("starting")]
     Start(#[from] StartFault),
     #[error("locking down")]
@@ -91,6 +91,6 @@ fn report(socket: impl AsFd, fault: &Fault) {
 }
 
 fn chain(fault: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(fault), |fault| fault.source());
+    let causes = std::iter::successors(Some(fault), |fault: &&dyn Error| (*fault).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

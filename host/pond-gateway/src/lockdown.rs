@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// The layer that is missing.
 #[derive(Debug, Error)]
-pub enum LockdownFault {
+pub(crate) enum LockdownFault {
     #[error("giving up the right to gain privilege")]
     NoNewPrivileges(#[source] io::Error),
     #[error("setting resource limits")]
@@ -38,7 +38,7 @@ pub enum LockdownFault {
 }
 
 /// Locks this process down, for good.
-pub fn lock_down(identity: Option<Identity>) -> Result<(), LockdownFault> {
+pub(crate) fn lock_down(identity: Option<Identity>) -> Result<(), LockdownFault> {
     // Nothing executed from here on could gain what is given up below; the filter and Landlock both require it.
     rustix::thread::set_no_new_privs(true).map_err(|e| LockdownFault::NoNewPrivileges(e.into()))?;
     // Keys must not reach a core file; every tunnel takes two descriptors, and six while it splices.

@@ -7,15 +7,15 @@ use std::sync::{Mutex, PoisonError};
 use pond_policy::egress::{Basis, Denial, DenialCode, HostName, HostPattern, Permit};
 
 /// More names than any tool needs below one domain, and 2 KiB at most of what could be said with them.
-pub const NAMES_PER_WILDCARD: usize = 256;
+pub(crate) const NAMES_PER_WILDCARD: usize = 256;
 
 /// The names each wildcard has been used for.
 #[derive(Debug, Default)]
-pub struct Names(Mutex<HashMap<HostName, HashSet<HostName>>>);
+pub(crate) struct Names(Mutex<HashMap<HostName, HashSet<HostName>>>);
 
 impl Names {
     /// Lets a permit pass, unless it rests on a wildcard that has named enough hosts already.
-    pub fn admit(&self, permit: &Permit) -> Result<(), Denial> {
+    pub(crate) fn admit(&self, permit: &Permit) -> Result<(), Denial> {
         let base = match permit.basis() {
             Basis::Internet => return Ok(()),
             Basis::Rule(rule) => match rule.pattern() {

@@ -15,8 +15,8 @@ use pond_wire::gateway::Close;
 use rustix::net::Shutdown;
 use tokio::net::TcpStream;
 
-pub use meter::{Meter, Moved};
-pub use pool::Pool;
+pub(crate) use meter::{Meter, Moved};
+pub(crate) use pool::Pool;
 
 use meter::{Flow, Side};
 
@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_secs(60);
 
 /// Relays until the tunnel ends. `first` is what the client has sent already; `revoked` resolves when the tunnel no longer
 /// may go on.
-pub async fn relay(
+pub(crate) async fn relay(
     client: &TcpStream,
     upstream: &TcpStream,
     first: Vec<u8>,

@@ -28,7 +28,7 @@ const MAX_CACHED: usize = 1024;
 const LONGEST_CACHED: Duration = Duration::from_secs(300);
 
 /// Asks the site's name servers.
-pub struct Resolver {
+pub(crate) struct Resolver {
     servers: TokioResolver,
     gate: Semaphore,
     cache: Mutex<HashMap<HostName, Arc<OnceCell<Answer>>>>,
@@ -47,7 +47,7 @@ struct Answer {
 }
 
 impl Resolver {
-    pub fn new(name_servers: &[SocketAddr]) -> Result<Self, NetError> {
+    pub(crate) fn new(name_servers: &[SocketAddr]) -> Result<Self, NetError> {
         let servers = name_servers.iter().map(|address| name_server(*address)).collect();
         let config = ResolverConfig::from_parts(None, Vec::new(), servers);
         let servers = Hickory::builder_with_config(config, TokioRuntimeProvider::default())
@@ -57,7 +57,7 @@ impl Resolver {
     }
 
     /// Every address of the permitted host.
-    pub async fn lookup(&self, permit: &Permit) -> Result<Arc<[IpAddr]>, Denial> {
+    pub(crate) async fn lookup(&self, permit: &Permit) -> Result<Arc<[IpAddr]>, Denial> {
         let host = permit.host();
         let cell = self.cell(host);
         let answer = cell.get_or_init(|| self.ask(host)).await;
@@ -132,7 +132,7 @@ fn options() -> ResolverOpts {
 }
 
 /// The name servers in the text of a `resolv.conf`; its search list and options mean nothing here.
-pub fn name_servers(resolv_conf: &str) -> Vec<SocketAddr> {
+pub(crate) fn name_servers(resolv_conf: &str) -> Vec<SocketAddr> {
     let server = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         (words.next() == Some("nameserver")).then_some(())?;

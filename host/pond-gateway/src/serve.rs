@@ -29,7 +29,7 @@ const BACK_OFF: Duration = Duration::from_millis(50);
 
 /// Why the gateway stopped serving.
 #[derive(Debug, Error)]
-pub enum ServeFault {
+pub(crate) enum ServeFault {
     #[error("preparing the resolver")]
     Resolver(#[source] hickory_resolver::net::NetError),
     #[error("opening the door {door:?}")]

@@ -9,7 +9,7 @@ use pond_wire::gateway::Reach;
 
 /// The rules of one moment.
 #[derive(Debug)]
-pub enum Stance {
+pub(crate) enum Stance {
     Listed(Allowlist),
     Internet(Allowlist),
     /// The job is over; nothing is reached any more.
@@ -18,7 +18,7 @@ pub enum Stance {
 
 impl Stance {
     /// Reads rules in the contract's spelling; one bad rule refuses them all.
-    pub fn new(reach: &Reach) -> Result<Self, HostFault> {
+    pub(crate) fn new(reach: &Reach) -> Result<Self, HostFault> {
         Ok(match reach {
             Reach::BrokerOnly => Self::Listed(Allowlist::default()),
             Reach::Allowlist { allow, deny } => Self::Listed(Allowlist::new(rules(allow)?, rules(deny)?)),
@@ -26,7 +26,7 @@ impl Stance {
         })
     }
 
-    pub fn judge(&self, destination: &Destination) -> Result<Permit, Denial> {
+    pub(crate) fn judge(&self, destination: &Destination) -> Result<Permit, Denial> {
         if is_loopback(&destination.host) {
             return Err(Denial::own_door(&destination.to_string()));
         }
@@ -38,7 +38,7 @@ impl Stance {
     }
 
     /// Whether the job may know this name at all, on whichever port.
-    pub fn knows(&self, name: &HostName) -> Result<(), Denial> {
+    pub(crate) fn knows(&self, name: &HostName) -> Result<(), Denial> {
         let https = Destination { host: Host::Name(name.clone()), port: Port::HTTPS };
         match self.judge(&https) {
             Ok(_) => Ok(()),

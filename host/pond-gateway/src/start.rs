@@ -20,7 +20,7 @@ const MAX_DOORS_BYTES: usize = 4 << 10;
 
 /// A step of the start that failed.
 #[derive(Debug, Error)]
-pub enum StartFault {
+pub(crate) enum StartFault {
     #[error("this program is started by pond, not by hand")]
     NoSocket(#[source] io::Error),
     #[error("dropping what was inherited")]
@@ -37,6 +37,8 @@ pub enum StartFault {
     OrderTooLarge,
     #[error("the order is not understood")]
     Order(#[source] serde_json::Error),
+    #[error("the order names {models} models and carries {keys} keys")]
+    KeyCount { models: usize, keys: usize },
     #[error("the order holds a bad rule")]
     Rule(#[source] HostFault),
     #[error("the order holds a bad NAT64 prefix")]
@@ -55,17 +57,17 @@ pub enum StartFault {
 
 /// An order, read and understood.
 #[derive(Debug)]
-pub struct Start {
-    pub order: Order,
-    pub stance: Stance,
-    pub nat64: Option<Nat64Prefix>,
-    pub resolvers: Vec<SocketAddr>,
+pub(crate) struct Start {
+    pub(crate) order: Order,
+    pub(crate) stance: Stance,
+    pub(crate) nat64: Option<Nat64Prefix>,
+    pub(crate) resolvers: Vec<SocketAddr>,
     /// The descriptors that came with the order: one key per model of the broker.
-    pub keys: Vec<OwnedFd>,
+    pub(crate) keys: Vec<OwnedFd>,
 }
 
 /// Takes the control socket, which arrives as standard input, and drops every other inherited descriptor.
-pub fn take_socket() -> Result<OwnedFd, StartFault> {
+pub(crate) fn take_socket() -> Result<OwnedFd, StartFault> {
     let stdin = rustix::stdio::stdin();
     rustix::net::sockopt::socket_type(stdin).map_err(|errno| StartFault::NoSocket(errno.into()))?;
     pond_sys::fd::close_from(3).map_err(StartFault::Scrub)?;
@@ -76,7 +78,7 @@ pub fn take_socket() -> Result<OwnedFd, StartFault> {
 }
 
 /// Waits for the order and reads everything the gateway will not be able to read later.
-pub fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
+pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     let mut packet = [0; 64];
     let (length, descriptors) = pond_sys::socket::receive(socket, &mut packet).map_err(StartFault::Receive)?;
     if length == 0 && descriptors.is_empty() {
@@ -87,7 +89,12 @@ pub fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     let stance = Stance::new(&order.reach).map_err(StartFault::Rule)?;
     let nat64 = order.nat64.as_deref().map(Nat64Prefix::parse).transpose().map_err(StartFault::Nat64)?;
     let resolvers = resolvers(&order)?;
-    Ok(Start { order, stance, nat64, resolvers, keys: descriptors.collect() })
+    let keys: Vec<OwnedFd> = descriptors.collect();
+    let models = order.broker.as_ref().map_or(0, |broker| broker.models.len());
+    if models != keys.len() {
+        return Err(StartFault::KeyCount { models, keys: keys.len() });
+    }
+    Ok(Start { order, stance, nat64, resolvers, keys })
 }
 
 fn read_order(descriptor: OwnedFd) -> Result<Order, StartFault> {
@@ -121,7 +128,7 @@ fn resolvers(order: &Order) -> Result<Vec<SocketAddr>, StartFault> {
 }
 
 /// Waits for the listeners: each descriptor with the door it is.
-pub fn receive_doors(socket: impl AsFd) -> Result<Vec<(Door, OwnedFd)>, StartFault> {
+pub(crate) fn receive_doors(socket: impl AsFd) -> Result<Vec<(Door, OwnedFd)>, StartFault> {
     let mut packet = [0; MAX_DOORS_BYTES];
     let (length, descriptors) = pond_sys::socket::receive(socket, &mut packet).map_err(StartFault::Receive)?;
     if length == 0 && descriptors.is_empty() {

@@ -8,7 +8,7 @@ use pond_wire::gateway::Caps;
 
 /// The job's shared counters.
 #[derive(Debug)]
-pub struct Tunnels {
+pub(crate) struct Tunnels {
     caps: Caps,
     open: AtomicU32,
     opened: AtomicU64,
@@ -17,48 +17,48 @@ pub struct Tunnels {
 
 /// One tunnel's place; dropping it frees the place.
 #[derive(Debug)]
-pub struct Slot {
+pub(crate) struct Slot {
     tunnels: Arc<Tunnels>,
     number: u64,
 }
 
 impl Tunnels {
-    pub fn new(caps: Caps) -> Arc<Self> {
+    pub(crate) fn new(caps: Caps) -> Arc<Self> {
         let (open, opened, moved) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Self { caps, open, opened, moved })
     }
 
-    pub fn caps(&self) -> &Caps {
+    pub(crate) fn caps(&self) -> &Caps {
         &self.caps
     }
 
-    pub fn open(&self) -> u32 {
+    pub(crate) fn open(&self) -> u32 {
         self.open.load(Ordering::Relaxed)
     }
 
     /// A place for one more tunnel, when there is one.
-    pub fn claim(self: &Arc<Self>) -> Option<Slot> {
+    pub(crate) fn claim(self: &Arc<Self>) -> Option<Slot> {
         let more = |open: u32| (open < self.caps.tunnels).then_some(open + 1);
         self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(Slot { tunnels: Arc::clone(self), number: self.opened.fetch_add(1, Ordering::Relaxed) })
     }
 
     /// What all tunnels together may still move.
-    pub fn bytes_left(&self) -> u64 {
+    pub(crate) fn bytes_left(&self) -> u64 {
         self.caps.total_bytes.saturating_sub(self.moved.load(Ordering::Relaxed))
     }
 
-    pub fn add_moved(&self, bytes: u64) {
+    pub(crate) fn add_moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 impl Slot {
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    pub fn tunnels(&self) -> &Arc<Tunnels> {
+    pub(crate) fn tunnels(&self) -> &Arc<Tunnels> {
         &self.tunnels
     }
 }

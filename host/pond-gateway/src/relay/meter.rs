@@ -10,7 +10,7 @@ use crate::tunnels::Tunnels;
 
 /// The counters of one tunnel.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     tunnels: Arc<Tunnels>,
     started: Instant,
     up: AtomicU64,
@@ -22,9 +22,9 @@ pub struct Meter {
 
 /// Bytes each way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
-    pub up: u64,
-    pub down: u64,
+pub(crate) struct Moved {
+    pub(crate) up: u64,
+    pub(crate) down: u64,
 }
 
 /// Where a direction's bytes come from.
@@ -42,7 +42,7 @@ pub(super) struct Flow<'a> {
 }
 
 impl Meter {
-    pub fn new(tunnels: &Arc<Tunnels>) -> Self {
+    pub(crate) fn new(tunnels: &Arc<Tunnels>) -> Self {
         Self {
             tunnels: Arc::clone(tunnels),
             started: Instant::now(),
@@ -53,11 +53,11 @@ impl Meter {
         }
     }
 
-    pub fn moved(&self) -> Moved {
+    pub(crate) fn moved(&self) -> Moved {
         Moved { up: self.up.load(Ordering::Relaxed), down: self.down.load(Ordering::Relaxed) }
     }
 
-    pub fn age_ms(&self) -> u64 {
+    pub(crate) fn age_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 

@@ -16,7 +16,7 @@ const MAX_PIPES: usize = 64;
 
 /// Shared by all tunnels of a gateway.
 #[derive(Debug, Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     buffers: Mutex<Vec<Box<[u8]>>>,
     pipes: Mutex<Pipes>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Loan<'a> {
 }
 
 impl Pool {
-    pub fn shared() -> Arc<Self> {
+    pub(crate) fn shared() -> Arc<Self> {
         Arc::default()
     }
 
