@@ -19,7 +19,6 @@ use crate::gateway::Gateway;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::relay::Pool;
-use crate::resolve::Resolver;
 use crate::start::Start;
 use crate::tunnels::Tunnels;
 use crate::{front, proxy, responder};
@@ -30,8 +29,6 @@ const BACK_OFF: Duration = Duration::from_millis(50);
 /// Why the gateway stopped serving.
 #[derive(Debug, Error)]
 pub(crate) enum ServeFault {
-    #[error("preparing the resolver")]
-    Resolver(#[source] hickory_resolver::net::NetError),
     #[error("opening the door {door:?}")]
     Door { door: Door, source: io::Error },
     #[error("the conversation with the host")]
@@ -50,7 +47,7 @@ pub(crate) async fn serve(
         rules: watch::Sender::new(Arc::new(start.stance)),
         tunnels: Tunnels::new(start.order.caps),
         names: Names::default(),
-        resolver: Resolver::new(&start.resolvers).map_err(ServeFault::Resolver)?,
+        resolver: start.resolver,
         pool: Pool::shared(),
         nat64: start.nat64,
     });

@@ -11,7 +11,7 @@ use pond_policy::egress::{CidrFault, HostFault, Nat64Prefix};
 use pond_wire::gateway::{Door, Doors, MAX_ORDER_BYTES, Order, Reach};
 use thiserror::Error;
 
-use crate::resolve;
+use crate::resolve::{self, Resolver};
 use crate::stance::Stance;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -47,6 +47,8 @@ pub(crate) enum StartFault {
     ResolvConf(#[source] io::Error),
     #[error("no name server is known; name one with POND_RESOLVER")]
     NoResolver,
+    #[error("preparing the resolver")]
+    Resolver(#[source] hickory_resolver::net::NetError),
     #[error("the doors are not understood")]
     Doors(#[source] serde_json::Error),
     #[error("the packet says {named} doors and carries {carried} descriptors")]
@@ -61,7 +63,7 @@ pub(crate) struct Start {
     pub(crate) order: Order,
     pub(crate) stance: Stance,
     pub(crate) nat64: Option<Nat64Prefix>,
-    pub(crate) resolvers: Vec<SocketAddr>,
+    pub(crate) resolver: Resolver,
     /// The descriptors that came with the order: one key per model of the broker.
     pub(crate) keys: Vec<OwnedFd>,
 }
@@ -88,13 +90,15 @@ pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     let order = read_order(descriptors.next().ok_or(StartFault::NoOrder)?)?;
     let stance = Stance::new(&order.reach).map_err(StartFault::Rule)?;
     let nat64 = order.nat64.as_deref().map(Nat64Prefix::parse).transpose().map_err(StartFault::Nat64)?;
-    let resolvers = resolvers(&order)?;
+    // In a static program the resolver's library finds its randomness through a file, so it must be made before there are
+    // none.
+    let resolver = Resolver::new(&name_servers(&order)?).map_err(StartFault::Resolver)?;
     let keys: Vec<OwnedFd> = descriptors.collect();
     let models = order.broker.as_ref().map_or(0, |broker| broker.models.len());
     if models != keys.len() {
         return Err(StartFault::KeyCount { models, keys: keys.len() });
     }
-    Ok(Start { order, stance, nat64, resolvers, keys })
+    Ok(Start { order, stance, nat64, resolver, keys })
 }
 
 fn read_order(descriptor: OwnedFd) -> Result<Order, StartFault> {
@@ -109,7 +113,7 @@ fn read_order(descriptor: OwnedFd) -> Result<Order, StartFault> {
 }
 
 /// The order's name servers, or this machine's.
-fn resolvers(order: &Order) -> Result<Vec<SocketAddr>, StartFault> {
+fn name_servers(order: &Order) -> Result<Vec<SocketAddr>, StartFault> {
     if !order.resolvers.is_empty() {
         return Ok(order.resolvers.clone());
     }
