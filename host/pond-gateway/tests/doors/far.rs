@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use hickory_proto::op::{Message, ResponseCode};
@@ -117,6 +118,14 @@ fn answer(query: &Message, zone: &mut Zone) -> Option<Message> {
 /// A server on the far side; it accepts when it is asked to.
 pub(crate) struct Server(TcpListener);
 
+/// A server at an address of its own that `name` leads to.
+pub(crate) fn host(name: &str) -> Server {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let address = format!("93.184.220.{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    addresses(name, &[&address]);
+    Server::at(&format!("{address}:443"))
+}
+
 impl Server {
     pub(crate) fn at(address: &str) -> Self {
         let address: SocketAddr = address.parse().unwrap();
@@ -127,6 +136,10 @@ impl Server {
         let (stream, _) = self.0.accept().unwrap();
         stream.set_read_timeout(Some(super::gate::PATIENCE)).unwrap();
         stream
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.0.local_addr().unwrap().ip()
     }
 
     /// Whether anybody has connected.

@@ -1,6 +1,5 @@
 //! One job with its gateway: the process, its control socket, its doors and a client inside.
 
-use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +10,7 @@ use pond_wire::gateway::{
     Caps, Command, Door, Doors, Event, Identity, MAX_EVENT_BYTES, Order, Reach, Refused, Tunnel, doors,
 };
 
-use super::far;
+use super::far::{self, Server};
 use super::world::{Net, world};
 
 pub(crate) const ROLE: &str = "POND_TEST_GATEWAY";
@@ -145,6 +144,21 @@ impl Gate {
         (status, code.unwrap_or_default().to_owned())
     }
 
+    /// The stable code a CONNECT to `target` is refused with.
+    pub(crate) fn code(&self, target: &str) -> String {
+        self.refusal(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes()).1
+    }
+
+    /// A tunnel through the proxy, its hello sent and received on the far side.
+    pub(crate) fn tunnel(&self, name: &str, server: &Server) -> (TcpStream, TcpStream) {
+        let mut client = self.connect(&format!("{name}:443"));
+        client.write_all(&hello(name)).unwrap();
+        let mut upstream = server.accept();
+        far::expect(&mut upstream, &hello(name));
+        assert!(matches!(self.event(), Event::Opened(_)));
+        (client, upstream)
+    }
+
     /// A tunnel through the proxy, up to the 200.
     pub(crate) fn connect(&self, target: &str) -> TcpStream {
         let mut client = self.client(doors::PROXY);
@@ -202,8 +216,4 @@ pub(crate) fn rest(stream: &mut TcpStream) -> Vec<u8> {
 
 pub(crate) fn half_close(stream: &TcpStream) {
     stream.shutdown(Shutdown::Write).unwrap();
-}
-
-pub(crate) fn no_file() -> File {
-    tempfile::tempfile().unwrap()
 }

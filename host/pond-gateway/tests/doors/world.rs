@@ -18,9 +18,8 @@ pub(crate) struct World {
 
 /// An address of the host's side: public, and its own.
 pub(crate) const NEAR: &str = "93.184.216.1";
-/// Where the far side has a server or a closed port.
-pub(crate) const FAR: [&str; 3] = ["93.184.216.34", "93.184.216.35", "93.184.216.36"];
-pub(crate) const FAR_V6: &str = "2606:2800::34";
+/// The far side's own address on the link. It has every address of `93.184.220.0/24` besides.
+pub(crate) const GATEWAY: &str = "93.184.216.2";
 /// Routed to the far side, which drops it.
 pub(crate) const BLACK_HOLE: &str = "93.184.217.1";
 
@@ -71,14 +70,13 @@ pub(crate) fn world() -> &'static World {
         keeper.kill().unwrap();
         keeper.wait().unwrap();
         near.ip(&format!("addr add {NEAR}/24 dev near"));
-        near.ip("addr add 2606:2800::1/64 dev near nodad");
         near.ip("link set near up");
-        for address in FAR.iter().chain(&[super::far::DNS]) {
-            far.ip(&format!("addr add {address}/24 dev far"));
-        }
-        far.ip(&format!("addr add {FAR_V6}/64 dev far nodad"));
+        far.ip(&format!("addr add {GATEWAY}/24 dev far"));
+        far.ip(&format!("addr add {}/24 dev far", super::far::DNS));
+        far.ip("route add local 93.184.220.0/24 dev lo");
+        far.ip("route add blackhole 93.184.217.0/24");
         far.ip("link set far up");
-        near.ip(&format!("route add default via {}", FAR[0]));
+        near.ip(&format!("route add default via {GATEWAY}"));
         World { near, far }
     })
 }
