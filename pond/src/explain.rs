@@ -57,7 +57,7 @@ impl Explanation {
             lines.push(format!("\n{}{times}", finding.what));
             lines.push(format!("    why       {}", finding.code));
             lines.push(format!("    rule      {}", finding.rule));
-            lines.push(format!("    to allow  {}", finding.change.as_deref().unwrap_or("nothing would")));
+            lines.push(format!("    what now  {}", finding.advice));
         }
         lines.join("\n")
     }

@@ -34,7 +34,7 @@ fn memory_is_explained_with_the_limit_and_a_larger_one() {
     let findings = explained(&world);
     assert_eq!(codes(&findings), ["memory_limit"]);
     assert_eq!(findings[0]["rule"], "memory: 64 MiB");
-    assert_eq!(findings[0]["change"], "--memory 128m");
+    assert_eq!(findings[0]["advice"], "allow it more with --memory 128m");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn refused_processes_are_counted() {
     world.summary(&["--pids", "8"], &["bash", "-c", fork]);
     let findings = explained(&world);
     assert_eq!(codes(&findings), ["pids_limit"]);
-    assert_eq!(findings[0]["change"], "--pids 16");
+    assert_eq!(findings[0]["advice"], "allow it more with --pids 16");
     assert!(findings[0]["count"].as_u64().unwrap() > 0);
 }
 

@@ -3,6 +3,7 @@
 //! An `Order` is data and carries no secret: keys travel as descriptors beside it, one per model, in the order's own order.
 //! The gateway answers with `Event`s, one JSON object per packet. Each side refuses what it does not wholly understand.
 
+pub mod broker;
 mod event;
 
 pub use event::{Approval, Close, Command, Door, Doors, Event, HostTotals, Refusal, Refused, Totals, Tunnel};
@@ -41,6 +42,8 @@ pub struct Order {
     /// The prefix under which this machine's resolver hides IPv4 addresses, as `prefix/length`.
     pub nat64: Option<String>,
     pub caps: Caps,
+    /// The models the job may talk to; none: no broker.
+    pub broker: Option<broker::Broker>,
     /// Who the gateway becomes when it is started as root; without it a gateway started as root refuses to serve.
     pub identity: Option<Identity>,
 }

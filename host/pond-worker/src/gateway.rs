@@ -34,6 +34,8 @@ pub enum GatewayFault {
     Event(#[source] serde_json::Error),
     #[error("the gateway was not serving within {} s", PATIENCE.as_secs())]
     Late,
+    #[error("the gateway cannot serve: {0}")]
+    Failed(String),
     #[error("the gateway ended before it served")]
     Gone,
 }
@@ -66,6 +68,7 @@ impl Gateway {
         loop {
             match self.next(until)? {
                 Heard::Said(Event::Serving) => return Ok(()),
+                Heard::Said(Event::Failed { reason }) => return Err(GatewayFault::Failed(reason)),
                 Heard::Said(_earlier) => {}
                 Heard::Nothing => return Err(GatewayFault::Late),
                 Heard::End => return Err(GatewayFault::Gone),

@@ -72,7 +72,8 @@ pub(super) fn start(
         let own = FIRST_ID + std::process::id();
         Identity { uid: own, gid: own }
     });
-    let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps: CAPS, identity };
+    let order =
+        Order { job: job.to_owned(), reach, resolvers, nat64: None, caps: CAPS, broker: None, identity };
     Ok(Some(WayOut { gateway: Gateway::start(executable, &order, &[])?, doors }))
 }
 

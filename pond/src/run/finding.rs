@@ -25,8 +25,8 @@ pub(crate) struct Finding {
     pub(crate) what: String,
     pub(crate) count: u64,
     pub(crate) rule: String,
-    /// What to change; nothing a run can say would help where it is absent.
-    pub(crate) change: Option<String>,
+    /// The smallest change that would help, or why none would.
+    pub(crate) advice: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +102,7 @@ fn memory(limits: Limits, ended: &Ended, verdict: &Verdict) -> Option<Finding> {
         what: what.to_owned(),
         count,
         rule: format!("memory: {}", size(limit)),
-        change: Some(format!("--memory {}m", (limit >> 20).saturating_mul(2))),
+        advice: format!("allow it more with --memory {}m", (limit >> 20).saturating_mul(2)),
     })
 }
 
@@ -115,7 +115,7 @@ fn processes(limits: Limits, ended: &Ended) -> Option<Finding> {
         what: "a new process or thread was refused".to_owned(),
         count,
         rule: format!("pids_limit: {limit}"),
-        change: Some(format!("--pids {}", limit.saturating_mul(2))),
+        advice: format!("allow it more with --pids {}", limit.saturating_mul(2)),
     })
 }
 
@@ -137,40 +137,37 @@ fn disk(limits: Limits, room: Room) -> Option<Finding> {
         what: what.to_owned(),
         count: 1,
         rule,
-        change: Some("keep less: the quota is the profile's; --tmp makes /tmp larger".to_owned()),
+        advice: "keep less there: the quota is the profile's; --tmp makes /tmp larger".to_owned(),
     })
 }
 
 fn ending(policy: &SandboxPolicy, verdict: &Verdict) -> Option<Finding> {
-    let one = |kind, code: &str, what: &str, rule: String, change: Option<&str>| {
-        let (code, what, change) = (code.to_owned(), what.to_owned(), change.map(str::to_owned));
-        Some(Finding { kind, code, what, count: 1, rule, change })
+    let one = |kind, code: &str, what: &str, rule: String, advice: &str| {
+        let (code, what, advice) = (code.to_owned(), what.to_owned(), advice.to_owned());
+        Some(Finding { kind, code, what, count: 1, rule, advice })
     };
     match verdict {
         Verdict::TimedOut => {
             let limit = policy.timeout().duration().as_secs();
-            let longer = format!("--timeout {}s, where the profile lets it", limit.saturating_mul(2));
-            one(
-                Kind::Time,
-                "time_limit",
-                "the job ran out of time",
-                format!("timeout: {limit}s"),
-                Some(&longer),
-            )
+            let longer = format!(
+                "allow it more with --timeout {}s, where the profile lets it",
+                limit.saturating_mul(2)
+            );
+            one(Kind::Time, "time_limit", "the job ran out of time", format!("timeout: {limit}s"), &longer)
         }
         Verdict::Killed { limit: Limit::Output } => one(
             Kind::Output,
             "output_limit",
             "the job printed more than a run may",
             "output".to_owned(),
-            Some("let it print to a file and name that with --artifact"),
+            "let it print to a file and name that with --artifact",
         ),
         Verdict::Signaled { signal: SIGSYS } => one(
             Kind::Filter,
             "system_call",
             "the job made a system call of another architecture or one that no sandbox has",
             "the system call filter".to_owned(),
-            None,
+            "nothing would allow it: run the job in a virtual machine",
         ),
         Verdict::Exited { .. }
         | Verdict::Signaled { .. }

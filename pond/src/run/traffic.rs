@@ -34,6 +34,7 @@ impl Traffic {
             Event::Host(host) => self.hosts.push(host),
             Event::Summary(totals) => self.totals = totals,
             Event::Serving
+            | Event::Failed { .. }
             | Event::Refused(_)
             | Event::Flood { .. }
             | Event::Opened(_)
@@ -80,11 +81,16 @@ impl NetworkSummary {
                 what: format!("refused {name}"),
                 count: refusal.count,
                 rule: "egress rules: what no rule names is refused".to_owned(),
-                change: Some(refusal.hint),
+                advice: advice(refusal.hint),
             })
         };
         traffic.hosts.iter().flat_map(of_host).collect()
     }
+}
+
+/// A hint is a flag where one would help, and otherwise a reason.
+fn advice(hint: String) -> String {
+    if hint.starts_with('-') { format!("allow it with {hint}") } else { hint }
 }
 
 fn reached(host: &HostTotals) -> String {

@@ -94,7 +94,8 @@ pub(super) fn run(world: &World, victim: Victim) -> Traced {
     let shell = start(world);
     let first = Pid::from_child(&shell);
     trace::seize(first).unwrap();
-    let mut watch = Watch { victim, first, tracees: HashMap::new(), unborn: HashSet::new(), seen: Traced::default() };
+    let mut watch =
+        Watch { victim, first, tracees: HashMap::new(), unborn: HashSet::new(), seen: Traced::default() };
     watch.tracees.insert(first, Tracee::of(Role::Other));
     while let Some((process, event)) = trace::next().unwrap() {
         watch.follow(process, event);
@@ -137,7 +138,9 @@ impl Tracee {
             (Role::Launcher, 1) => Role::Init,
             (Role::Launcher, 2) => Role::Holder,
             (Role::Init, 1) => Role::Job,
-            (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Job | Role::Other, _) => Role::Other,
+            (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Job | Role::Other, _) => {
+                Role::Other
+            }
         }
     }
 }
@@ -155,7 +158,9 @@ impl Watch {
     fn follow(&mut self, process: Pid, event: Event) {
         if let Event::Ended(status) = event {
             self.tracees.remove(&process);
-            if process == self.first && let Status::Exited(code) = status {
+            if process == self.first
+                && let Status::Exited(code) = status
+            {
                 self.seen.code = Some(code);
             }
             return;

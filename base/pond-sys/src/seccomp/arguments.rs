@@ -46,6 +46,26 @@ pub(super) const SOCKET: Decision = Decision::Asks(&Question {
     }),
 });
 
+/// The gateway dials and asks name servers, and has its local socket already.
+pub(super) const INTERNET_SOCKET: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[bits(libc::AF_INET), bits(libc::AF_INET6)],
+    then: INTERNET_TYPE,
+    otherwise: NO_FAMILY,
+});
+
+/// The one request the gateway makes of a socket by `ioctl`: not to block.
+pub(super) const NON_BLOCKING: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: WHOLE,
+    any_of: &[FIONBIO],
+    then: ALLOW,
+    otherwise: REFUSE,
+});
+
+pub(super) const FIONBIO: u32 = 0x5421;
+
 pub(super) const SOCKET_PAIR: Decision = Decision::Asks(&Question {
     argument: First,
     mask: WHOLE,
@@ -150,7 +170,7 @@ pub(super) const LIMIT: Decision = Decision::Asks(&Question {
     otherwise: ALLOW,
 });
 
-/// Init maps memory for data, never for code.
+/// Init and the gateway map memory for data, never for code.
 pub(super) const DATA_MAPPING: Decision = Decision::Asks(&Question {
     argument: Third,
     mask: bits(libc::PROT_EXEC),

@@ -8,6 +8,7 @@
 mod arguments;
 mod compile;
 mod decision;
+mod gateway;
 mod init;
 mod install;
 mod recent;
@@ -35,4 +36,6 @@ pub enum Profile {
     WorkloadDebug,
     /// Pid 1 of a sandbox once the job has started: wait, relay, exit. Anything else ends it.
     Init,
+    /// A job's gateway: sockets, memory and time. No file, no program, no process; anything else ends it.
+    Gateway,
 }

@@ -9,7 +9,7 @@ use seccompiler::{
     SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::Profile::{self, Init, Workload, WorkloadDebug};
+use super::Profile::{self, Gateway, Init, Workload, WorkloadDebug};
 use super::Verdict::{
     Allow, FamilyUnsupported, KillProcess, NotImplemented, NotPermitted, PretendDone, ProtocolUnsupported,
 };
@@ -19,7 +19,7 @@ use super::interpret::{Call, Outcome, run};
 use super::table::{self, ARCHITECTURE};
 use super::{arguments, recent};
 
-const PROFILES: [Profile; 3] = [Profile::Workload, Profile::WorkloadDebug, Profile::Init];
+const PROFILES: [Profile; 4] = [Profile::Workload, Profile::WorkloadDebug, Profile::Init, Profile::Gateway];
 const X32: u32 = 0x4000_0000;
 const I386: u32 = 0x4000_0003;
 const HIGH: u64 = 0xDEAD_BEEF_0000_0000;
@@ -176,6 +176,22 @@ fn workloads_are_refused_what_the_policy_says() {
 }
 
 const CASES: &[(Profile, c_long, [u64; 3], Verdict)] = &[
+    (Gateway, libc::SYS_socket, [2, 0x80801, 6], Allow),
+    (Gateway, libc::SYS_socket, [1, 1, 0], FamilyUnsupported),
+    (Gateway, libc::SYS_socket, [16, 3, 0], FamilyUnsupported),
+    (Gateway, libc::SYS_socket, [2, 3, 1], NotPermitted),
+    (Gateway, libc::SYS_ioctl, [0, 0x5421, 0], Allow),
+    (Gateway, libc::SYS_ioctl, [0, 0x5412, 0], NotPermitted),
+    (Gateway, libc::SYS_mmap, [0, 4096, 3], Allow),
+    (Gateway, libc::SYS_mmap, [0, 4096, 7], KillProcess),
+    (Gateway, libc::SYS_mprotect, [0, 4096, 5], KillProcess),
+    (Gateway, libc::SYS_openat, [0, 0, 0], NotPermitted),
+    (Gateway, libc::SYS_execve, [0, 0, 0], KillProcess),
+    (Gateway, libc::SYS_clone, [17, 0, 0], KillProcess),
+    (Gateway, libc::SYS_clone3, [0, 0, 0], KillProcess),
+    (Gateway, libc::SYS_ptrace, [16, 1, 0], KillProcess),
+    (Gateway, libc::SYS_kill, [1, 9, 0], KillProcess),
+    (Gateway, libc::SYS_listen, [3, 1, 0], KillProcess),
     (Workload, libc::SYS_clone, [17, 0, 0], Allow),
     (Workload, libc::SYS_clone, [0x003D_0F00, 0, 0], Allow),
     (Workload, libc::SYS_clone, [0x1000_0011, 0, 0], NotPermitted),

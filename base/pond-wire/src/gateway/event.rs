@@ -43,6 +43,10 @@ pub enum Command {
 pub enum Event {
     /// Every door is being served: the job may start.
     Serving,
+    /// The gateway cannot serve; it ends after this.
+    Failed {
+        reason: String,
+    },
     /// A request was refused.
     Refused(Refused),
     /// Refusals that were counted, not told one by one.
