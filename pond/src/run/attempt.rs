@@ -135,11 +135,15 @@ impl Attempt<'_> {
         };
         let mut running = native.launch(&job)?;
         native.retire();
-        let watched = way_out.map(|way_out| way_out.open(&mut running, directory)).transpose()?;
+        if let Some(way_out) = &way_out {
+            way_out.open(&mut running)?;
+        }
         let mut sinks = Sinks::open(directory, *console, !args.json)?;
         let interrupt = pond_sys::signal::interrupts()?;
         let stdin = std::io::stdin();
         let person = terminal::take(*console, stdin.as_fd())?;
+        // A thread started before the signals were set aside would take them.
+        let watched = way_out.map(|way_out| way_out.listen(directory)).transpose()?;
         let wiring = Wiring {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),
