@@ -39,6 +39,8 @@ pub(crate) struct Range<'a> {
 /// What one confined run showed.
 pub(crate) struct Seen {
     pub(crate) lines: Vec<Line>,
+    /// Standard output, whole.
+    pub(crate) output: Vec<u8>,
     pub(crate) ended: Ended,
     pub(crate) collected: Option<Collected>,
     pub(crate) memory_limit: u64,
@@ -93,6 +95,7 @@ impl Range<'_> {
         record.close()?;
         Ok(Seen {
             lines: lines(&output),
+            output,
             collected,
             memory_limit: policy.limits().map_or(u64::MAX, |limits| limits.memory.bytes()),
             residue: canary::residue(name.as_str(), disk.as_ref()),
