@@ -117,7 +117,8 @@ impl Range<'_> {
         let lower = checkout.as_fd().try_clone_to_owned()?;
         let xattrs = OverlayXattrs::of_own_jobs();
         let wanted = Wanted { ignored: Ignored::Keep, artifacts: &[] };
-        Ok(collect(&Sources { upper, lower, xattrs }, &wanted, &Caps::default(), run.as_fd())?)
+        let sources = Sources { upper, lower, xattrs, above: None };
+        Ok(collect(&sources, &wanted, &Caps::default(), run.as_fd())?)
     }
 }
 
