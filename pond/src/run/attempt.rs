@@ -14,7 +14,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::Console;
-use pond_worker::collect::{Ignored, Wanted};
+use pond_worker::collect::{Above, Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
@@ -107,7 +107,8 @@ impl Attempt<'_> {
         let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored, artifacts: declared };
-        let gathered = gather(&mut ended, base.checkout().as_fd(), &wanted, &directory)?;
+        let above = Above::find(self.checkout.as_fd());
+        let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
