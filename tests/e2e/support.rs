@@ -75,6 +75,16 @@ impl World {
     }
 }
 
+impl Drop for World {
+    /// A killed pond leaves its record, and what that names goes with the next start: there is none once the directory is gone.
+    fn drop(&mut self) {
+        if !names(&self.state().join("live")).is_empty() {
+            let done = self.run(&["gc"]);
+            assert!(done.code == 0 || std::thread::panicking(), "{done:?}");
+        }
+    }
+}
+
 /// What a finished command said.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Done {

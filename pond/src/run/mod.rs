@@ -8,6 +8,7 @@ mod attempt;
 mod base;
 mod export;
 mod gather;
+mod shortage;
 mod sink;
 mod summary;
 mod terminal;
@@ -52,7 +53,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
         Err(refusals) => output::refused(refusals, args.json),
         Ok(policy) => match run(args, &policy) {
             Ok(code) => ExitCode::from(code),
-            Err(fault) => output::failed(&fault, args.json),
+            Err(fault) => output::failed(&shortage::advised(fault), args.json),
         },
     }
 }
@@ -69,6 +70,7 @@ struct Request<'a> {
 }
 
 fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
+    enough_descriptors()?;
     let console = terminal::console(args.terminal())?;
     let env = terminal::environment(console, environment(&args.env)?);
     let artifacts = export::declared(&args.artifacts)?;
@@ -91,10 +93,10 @@ fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
             audit.append(&command, &Fate::Ran { id: id.as_str(), returncode, elapsed, timed_out })?;
             Ok(returncode)
         }
-        Err(fault) => {
-            audit.append(&command, &Fate::DidNotRun)?;
-            Err(fault)
-        }
+        Err(fault) => match audit.append(&command, &Fate::DidNotRun) {
+            Ok(()) => Err(fault),
+            Err(unsaid) => Err(fault.context(format!("{unsaid:#}"))),
+        },
     }
 }
 
@@ -115,7 +117,6 @@ fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
     }
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
-    enough_descriptors()?;
     let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
     let (id, summary) = attempt::run(&mut native, request, &checkout)?;
