@@ -6,7 +6,8 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 12] = [
+    ("btrfs-progs", "mkfs.btrfs, for a filesystem on which a snapshot shares its blocks"),
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
     ("e2fsprogs", "mkfs.ext4, for the size-capped layer a job writes to"),
