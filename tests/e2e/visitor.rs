@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -15,15 +15,15 @@ use crate::support::{Done, Traces, World, names};
 use crate::tmux::Tmux;
 
 /// An id that no account has, with a project, a state directory and control groups of its own; the groups go with the value.
-struct Visitor {
-    world: World,
-    pond: PathBuf,
+pub(crate) struct Visitor {
+    pub(crate) world: World,
+    pub(crate) pond: PathBuf,
     uid: u32,
     groups: Vec<PathBuf>,
 }
 
 impl Visitor {
-    fn invite() -> Self {
+    pub(crate) fn invite() -> Self {
         let world = World::new();
         let pond = shared_pond(&world);
         let uid = 600_000_000 + std::process::id() * 16 + next();
@@ -38,23 +38,21 @@ impl Visitor {
         Self { world, pond, uid, groups }
     }
 
-    /// pond, started by the user in the project.
-    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        command
-            .current_dir(self.world.project())
-            .env_clear()
-            .envs([("PATH", "/usr/bin:/bin"), ("LANG", "C.UTF-8")])
-            .env("POND_STATE_DIR", self.world.state())
-            .uid(self.uid)
-            .gid(self.uid)
-            .stdin(Stdio::null());
+    /// A program started by the user in the project.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = self.world.command(program);
+        command.uid(self.uid).gid(self.uid);
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Done {
-        Done::of(self.command(&self.pond).args(arguments).output().unwrap())
+    fn pond(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(self.pond.to_str().unwrap());
+        command.args(arguments);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(self.pond(arguments).output().unwrap())
     }
 
     fn summary(&self, flags: &[&str], argv: &[&str]) -> Value {
@@ -161,8 +159,7 @@ fn a_killed_pond_of_a_user_takes_its_job_along_and_the_next_start_sweeps() {
     assert_eq!(visitor.run(&["run", "--", "true"]).code, 0);
     let before = Traces::of(world, &BTreeSet::new());
     let mut child = visitor
-        .command(&visitor.pond)
-        .args(["run", "--snapshot", "--", "sh", "-c", "echo started; sleep 1000"])
+        .pond(&["run", "--snapshot", "--", "sh", "-c", "echo started; sleep 1000"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -186,7 +183,7 @@ fn a_user_without_processes_left() {
     let pond = visitor.pond.display();
     let with = |most: u32| {
         let line = format!("ulimit -u {most}; exec {pond} run -- true");
-        Done::of(visitor.command(Path::new("/bin/bash")).args(["-c", &line]).output().unwrap())
+        Done::of(visitor.command("bash").args(["-c", &line]).output().unwrap())
     };
     for most in [1, 2, 3] {
         refused(&with(most), &["out of", "processes"]);

@@ -1,13 +1,11 @@
 //! Follows a run of pond from system call to system call, knows its processes by their part in it, and ends one of them.
 
 use std::collections::{HashMap, HashSet};
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
 
 use pond_sys::process::Status;
 use pond_sys::trace::{self, Event, Until};
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::support::World;
 
 /// A process of a run, by its part in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,9 +87,12 @@ fn is_step(call: u64) -> bool {
     !NO_STEPS.iter().any(|other| u64::try_from(*other) == Ok(call))
 }
 
-/// One `pond run` that changes a file, watched until nothing of it is alive.
-pub(super) fn run(world: &World, victim: Victim) -> Traced {
-    let shell = start(world);
+/// What the shell that a run begins with is told: wait to be seized, then become pond.
+pub(super) const BECOME: &str = "kill -STOP $$; exec \"$@\"";
+
+/// Starts a shell that does as [`BECOME`] says, and watches until nothing of it is alive.
+pub(super) fn run(shell: &mut Command, victim: Victim) -> Traced {
+    let shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let first = Pid::from_child(&shell);
     trace::seize(first).unwrap();
     let mut watch = Watch { victim, first, tracees: HashMap::new(), unborn: HashSet::new(), seen: Traced::default() };
@@ -100,21 +101,6 @@ pub(super) fn run(world: &World, victim: Victim) -> Traced {
         watch.follow(process, event);
     }
     watch.seen
-}
-
-/// A shell that waits to be seized, then becomes pond.
-#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-fn start(world: &World) -> Child {
-    let mut shell = std::process::Command::new("sh");
-    shell
-        .args(["-c", "kill -STOP $$; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_pond")])
-        .args(["run", "--", "sh", "-c", "echo after > f"])
-        .current_dir(world.project())
-        .env("POND_STATE_DIR", world.state())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    shell.spawn().unwrap()
 }
 
 #[derive(Debug)]
