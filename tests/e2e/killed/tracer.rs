@@ -40,8 +40,9 @@ pub(super) struct Traced {
     pub(super) launched: bool,
 }
 
-/// Calls that change nothing outside the caller, or only give up what its death gives up too.
-const NO_STEPS: [libc::c_long; 39] = [
+/// Calls that change nothing outside the caller, or only what it alone holds and its death gives up.
+const NO_STEPS: [libc::c_long; 51] = [
+    libc::SYS_access,
     libc::SYS_arch_prctl,
     libc::SYS_brk,
     libc::SYS_close,
@@ -49,18 +50,27 @@ const NO_STEPS: [libc::c_long; 39] = [
     libc::SYS_faccessat,
     libc::SYS_fcntl,
     libc::SYS_fgetxattr,
+    libc::SYS_fsconfig,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
     libc::SYS_getdents64,
     libc::SYS_getegid,
     libc::SYS_geteuid,
+    libc::SYS_getgid,
     libc::SYS_getpid,
+    libc::SYS_getppid,
     libc::SYS_getrandom,
+    libc::SYS_getsockopt,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_landlock_add_rule,
     libc::SYS_lseek,
     libc::SYS_mmap,
+    libc::SYS_mount_setattr,
     libc::SYS_mprotect,
     libc::SYS_munmap,
     libc::SYS_newfstatat,
+    libc::SYS_open_tree,
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_prctl,
@@ -81,10 +91,24 @@ const NO_STEPS: [libc::c_long; 39] = [
     libc::SYS_sysinfo,
     libc::SYS_umask,
     libc::SYS_uname,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
 ];
 
-fn is_step(call: u64) -> bool {
-    !NO_STEPS.iter().any(|other| u64::try_from(*other) == Ok(call))
+/// The bit that asks for a file without a name, without the one it shares with other calls.
+const UNNAMED: libc::c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+fn is_step(call: u64, arguments: [u64; 6]) -> bool {
+    let is = |one: libc::c_long| u64::try_from(one) == Ok(call);
+    let [_, second, third, ..] = arguments;
+    let makes = |flags: u64| flags & u64::from((libc::O_CREAT | UNNAMED).unsigned_abs()) != 0;
+    if is(libc::SYS_open) {
+        makes(second)
+    } else if is(libc::SYS_openat) {
+        makes(third)
+    } else {
+        !NO_STEPS.iter().any(|other| is(*other))
+    }
 }
 
 /// What the shell that a run begins with is told: wait to be seized, then become pond.
@@ -164,7 +188,7 @@ impl Watch {
                 (Role::Job, _) => tracee.role = Role::Other,
                 (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Other, _) => {}
             },
-            Event::Entering(call) => self.step(process, call),
+            Event::Entering(call, arguments) => self.step(process, call, arguments),
             Event::Signal(_) | Event::Stopped | Event::Ended(_) => {}
         }
         // The stop the shell gave itself has done its work.
@@ -173,20 +197,20 @@ impl Watch {
             Event::Signal(_)
             | Event::Born(_)
             | Event::Executed
-            | Event::Entering(_)
+            | Event::Entering(..)
             | Event::Stopped
             | Event::Ended(_) => 0,
         };
         self.resume(process, signal);
     }
 
-    fn step(&mut self, process: Pid, call: u64) {
+    fn step(&mut self, process: Pid, call: u64, arguments: [u64; 6]) {
         let Some(tracee) = self.tracees.get_mut(&process) else { return };
         let victim = self.victim;
         if victim.role != tracee.role {
             return;
         }
-        tracee.steps += usize::from(is_step(call));
+        tracee.steps += usize::from(is_step(call, arguments));
         if tracee.steps >= victim.step {
             kill_process(process, Signal::KILL).unwrap();
             self.seen.killed_before = Some(call);
