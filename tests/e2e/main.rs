@@ -7,6 +7,7 @@ mod apply;
 mod attack;
 mod bad_input;
 mod confined;
+mod injected;
 mod kept;
 mod killed;
 mod limits;
