@@ -45,12 +45,11 @@ pub(super) fn run(
     request: &Request<'_>,
     checkout: &Checkout,
 ) -> anyhow::Result<(JobName, Summary)> {
-    let mut out = request.args.out.as_deref().map(Out::create).transpose()?;
     let started = runs::now();
     let record = native.reserve(new_name(started)?)?;
     let id = record.job().clone();
     let attempt = Attempt { request, checkout, record: &record, started };
-    match attempt.carry_out(native, out.as_mut()) {
+    match attempt.carry_out(native) {
         Ok(summary) => {
             record.close()?;
             Ok((id, summary))
@@ -86,12 +85,14 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn carry_out(&self, native: &mut Native, out: Option<&mut Out>) -> anyhow::Result<Summary> {
+    fn carry_out(&self, native: &mut Native) -> anyhow::Result<Summary> {
         let directory = native.state().runs().join(self.record.job().as_str());
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
+        let out = self.request.args.out.as_deref();
+        let mut out = out.map(|path| Out::create(path, native.state(), self.record.job())).transpose()?;
         let base = match self.request.args.snapshot {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
@@ -109,12 +110,12 @@ impl Attempt<'_> {
         let wanted = Wanted { ignored, artifacts: declared };
         let above = Above::find(self.checkout.as_fd());
         let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
-        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
+        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
         let told = Told { shown, base, result, network, findings };
         let summary = self.summarise(&ended, verdict, told, directory);
-        self.keep(&summary, out)?;
+        self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }
 
