@@ -5,4 +5,5 @@
 //! client ever leaves, and the real one never comes back; every refusal is typed and recorded.
 #![forbid(unsafe_code)]
 
+pub mod broker;
 pub mod http;
