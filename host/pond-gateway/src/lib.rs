@@ -17,6 +17,7 @@ pub mod hello;
 pub mod http;
 mod ledger;
 mod lockdown;
+mod models;
 mod names;
 mod passage;
 mod proxy;
