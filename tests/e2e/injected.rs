@@ -58,7 +58,8 @@ fn a_step_that_fails_ends_the_launch() {
         let (own, launchers): (Vec<&str>, Vec<&str>) =
             done.stderr.lines().partition(|line| line.starts_with("pond: "));
         // A launcher that cannot even begin says why itself: its socket is all it has in common with pond.
-        let whys = launchers.iter().filter(|line| line.starts_with("pond-jail: ") && line.contains("os error"));
+        let whys =
+            launchers.iter().filter(|line| line.starts_with("pond-jail: ") && line.contains("os error"));
         assert_eq!((own.len(), whys.count()), (1, launchers.len()), "{call}: {done:?}");
         assert_eq!(left(&world), before, "{call}");
     }

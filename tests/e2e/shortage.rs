@@ -10,7 +10,10 @@ use crate::support::{Done, World, names};
 #[track_caller]
 pub(crate) fn refused(done: &Done, says: &[&str]) {
     assert_eq!((done.code, done.stdout.as_str(), done.stderr.lines().count()), (125, "", 1), "{done:?}");
-    assert!(done.stderr.starts_with("pond: ") && says.iter().all(|part| done.stderr.contains(part)), "{says:?}: {done:?}");
+    assert!(
+        done.stderr.starts_with("pond: ") && says.iter().all(|part| done.stderr.contains(part)),
+        "{says:?}: {done:?}"
+    );
 }
 
 /// A run whose state lies on a small filesystem of its own, and whatever that filesystem holds of it afterwards.
@@ -50,7 +53,8 @@ fn a_disk_without_room() {
 fn a_state_directory_that_cannot_be_written() {
     let world = World::new();
     world.write("file", "");
-    let done = mounted(&world, "mkdir p; cd p; mount -o remount,ro $1; POND_STATE_DIR=$1/s exec $P run -- true");
+    let done =
+        mounted(&world, "mkdir p; cd p; mount -o remount,ro $1; POND_STATE_DIR=$1/s exec $P run -- true");
     refused(&done, &["/s/scratch", "Read-only file system", "POND_STATE_DIR"]);
     let later = "mkdir p s; cd p; export POND_STATE_DIR=$1/s; $P run -q -- true; mount -o remount,ro $1; exec $P run -- true";
     refused(&mounted(&world, later), &["audit log", "Read-only file system", "POND_STATE_DIR"]);

@@ -104,7 +104,10 @@ fn a_snapshot_shares_what_the_filesystem_can_share() {
     // Where it cannot, the same checkout is one copy too many, and the copy that did not fit is gone.
     let copied = on_a_small_disk(&world, "mkfs.ext4 -q");
     assert_eq!(copied.code, 125, "{copied:?}");
-    assert!(copied.stdout.contains("making the snapshot") && copied.stdout.contains("POND_STATE_DIR"), "{copied:?}");
+    assert!(
+        copied.stdout.contains("making the snapshot") && copied.stdout.contains("POND_STATE_DIR"),
+        "{copied:?}"
+    );
     assert!(!copied.stdout.contains("snapshot\n"), "{copied:?}");
 }
 

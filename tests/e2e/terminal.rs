@@ -81,7 +81,8 @@ fn the_terminal_does_not_answer_for_the_job() {
 const MESS: &str = "stty raw -echo; trap '' INT TERM HUP QUIT; printf '\\033[?1049h\\033[?25l\\033[?1003h\\033[?2004h\\033[5;9r\\033[4h\\033[31m'; echo re''ady; ";
 const STAYS: &str = "while :; do sleep 1; done";
 /// At the first key.
-const EATS: &str = "dd bs=1 count=1 > eaten 2>&1; exec python3 -c 'x = [bytearray(1 << 20) for _ in range(4096)]'";
+const EATS: &str =
+    "dd bs=1 count=1 > eaten 2>&1; exec python3 -c 'x = [bytearray(1 << 20) for _ in range(4096)]'";
 
 /// What tmux knows of its terminal's switches.
 const SWITCHES: &str =

@@ -28,7 +28,8 @@ impl Visitor {
         let pond = shared_pond(&world);
         let uid = 600_000_000 + std::process::id() * 16 + next();
         let given = world.run(&["host", "delegate", &uid.to_string(), "--json"]);
-        let given: Value = serde_json::from_str(&given.stdout).unwrap_or_else(|fault| panic!("{fault}: {given:?}"));
+        let given: Value =
+            serde_json::from_str(&given.stdout).unwrap_or_else(|fault| panic!("{fault}: {given:?}"));
         let groups = given["groups"].as_array().unwrap().iter().map(|group| group.as_str().unwrap().into());
         let groups = groups.collect();
         std::fs::create_dir(world.state()).unwrap();
@@ -67,7 +68,11 @@ impl Drop for Visitor {
         let swept = self.world.run(&["gc"]);
         for group in &self.groups {
             let removed = std::fs::remove_dir(group);
-            assert!(removed.is_ok() || std::thread::panicking(), "{}: {removed:?}, {swept:?}", group.display());
+            assert!(
+                removed.is_ok() || std::thread::panicking(),
+                "{}: {removed:?}, {swept:?}",
+                group.display()
+            );
         }
     }
 }
@@ -92,7 +97,11 @@ fn a_job_of_a_user_is_confined_and_its_changes_become_a_patch() {
     assert!(done.stderr.contains("2 files changed") && done.stdout.contains("Permission denied"), "{done:?}");
     assert_eq!(world.read("f"), "before\n", "the checkout itself was not touched");
     let applied = visitor.run(&["apply"]);
-    assert_eq!((applied.code, world.read("f").as_str(), world.read("made").as_str()), (0, "after\n", "new\n"), "{applied:?}");
+    assert_eq!(
+        (applied.code, world.read("f").as_str(), world.read("made").as_str()),
+        (0, "after\n", "new\n"),
+        "{applied:?}"
+    );
     assert_eq!(std::fs::metadata(world.project().join("made")).unwrap().uid(), visitor.uid);
 }
 
@@ -119,12 +128,17 @@ fn every_limit_of_a_user_ends_the_job() {
     let summary = visitor.summary(&["--memory", "64m"], &["sh", "-c", "head -c 200m /dev/zero > big"]);
     assert_ne!(summary["verdict"], json!({"kind": "exited", "code": 0}), "{summary:#}");
     let summary = visitor.summary(&["--timeout", "1s"], &["sleep", "100"]);
-    assert_eq!((&summary["verdict"]["kind"], &summary["exit_code"]), (&"timed_out".into(), &124.into()), "{summary:#}");
+    assert_eq!(
+        (&summary["verdict"]["kind"], &summary["exit_code"]),
+        (&"timed_out".into(), &124.into()),
+        "{summary:#}"
+    );
     let fork = "import os,time\nn=0\ntry:\n while n<200:\n  if os.fork()==0: time.sleep(60)\n  n+=1\nexcept OSError: pass\nprint(n)";
     let few = visitor.run(&["run", "--pids", "32", "--", "python3", "-c", fork]);
     assert!(few.stdout.trim().parse::<u32>().is_ok_and(|count| count < 32), "{few:?}");
     // With room the same allocation is no crime.
-    let summary = visitor.summary(&["--memory", "512m"], &["python3", "-c", "x=[bytearray(1<<20) for _ in range(100)]"]);
+    let summary = visitor
+        .summary(&["--memory", "512m"], &["python3", "-c", "x=[bytearray(1<<20) for _ in range(100)]"]);
     assert_eq!(summary["exit_code"], 0, "{summary:#}");
 }
 
@@ -144,8 +158,12 @@ fn a_terminal_of_a_user() {
     let tmux = Tmux::start(&visitor.world);
     let uid = visitor.uid;
     let world = &visitor.world;
-    std::fs::set_permissions(world.project().parent().unwrap(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    tmux.line(&format!("alias as=\"setpriv --reuid {uid} --regid {uid} --clear-groups {}\"", visitor.pond.display()));
+    std::fs::set_permissions(world.project().parent().unwrap(), std::fs::Permissions::from_mode(0o755))
+        .unwrap();
+    tmux.line(&format!(
+        "alias as=\"setpriv --reuid {uid} --regid {uid} --clear-groups {}\"",
+        visitor.pond.display()
+    ));
     tmux.line("as run -t -- sh -c 'tty; stty size; echo said-$((1+1)); exit 7'; echo code''-$?");
     tmux.wait_for("code-7");
     let screen = tmux.screen();
@@ -164,7 +182,8 @@ fn a_killed_pond_of_a_user_takes_its_job_along_and_the_next_start_sweeps() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+        .unwrap();
     assert_eq!(line, "started\n");
     let during = Traces::of(world, &BTreeSet::new());
     child.kill().unwrap();

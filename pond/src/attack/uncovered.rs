@@ -41,7 +41,10 @@ pub(super) const UNCOVERED: &[Uncovered] = &[
     not("L04", KILLED),
     not("L07", "a process stuck in the kernel needs a broken device"),
     not("L10", INJECTED),
-    not("L11", "takes the host's last loop device, process and byte; tests/e2e/shortage.rs does it to a pond of its own"),
+    not(
+        "L11",
+        "takes the host's last loop device, process and byte; tests/e2e/shortage.rs does it to a pond of its own",
+    ),
     not("L12", "needs a host without the layer; `pond doctor` says what this one has"),
     not("L13", "needs the host's clock to jump"),
     not("L14", "the supervisor has one thread"),

@@ -49,7 +49,9 @@ impl Verdict {
             Ending::NotBegun => Self::NotLaunched {
                 step: "finish the sandbox".to_owned(),
                 reason: "a process of pond's own was killed".to_owned(),
-                remedy: Some("run it again; if nobody killed it, the kernel's log (dmesg) says why".to_owned()),
+                remedy: Some(
+                    "run it again; if nobody killed it, the kernel's log (dmesg) says why".to_owned(),
+                ),
             },
             Ending::Lost | Ending::NotLaunched { .. } => Self::Signaled { signal: SIGKILL },
         }

@@ -115,11 +115,13 @@ fn is_step(call: u64, arguments: [u64; 6]) -> bool {
 pub(super) const BECOME: &str = "kill -STOP $$; exec \"$@\"";
 
 /// Starts a shell that does as [`BECOME`] says, and watches until nothing of it is alive.
+#[expect(clippy::zombie_processes, reason = "the tracer waits for every child there is")]
 pub(super) fn run(shell: &mut Command, victim: Victim) -> Traced {
     let shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let first = Pid::from_child(&shell);
     trace::seize(first).unwrap();
-    let mut watch = Watch { victim, first, tracees: HashMap::new(), unborn: HashSet::new(), seen: Traced::default() };
+    let mut watch =
+        Watch { victim, first, tracees: HashMap::new(), unborn: HashSet::new(), seen: Traced::default() };
     watch.tracees.insert(first, Tracee::of(Role::Other));
     while let Some((process, event)) = trace::next().unwrap() {
         watch.follow(process, event);
@@ -147,7 +149,9 @@ impl Tracee {
             (Role::Launcher, 1) => Role::Init,
             (Role::Launcher, 2) => Role::Holder,
             (Role::Init, 1) => Role::Job,
-            (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Job | Role::Other, _) => Role::Other,
+            (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Job | Role::Other, _) => {
+                Role::Other
+            }
         }
     }
 }
@@ -165,7 +169,9 @@ impl Watch {
     fn follow(&mut self, process: Pid, event: Event) {
         if let Event::Ended(status) = event {
             self.tracees.remove(&process);
-            if process == self.first && let Status::Exited(code) = status {
+            if process == self.first
+                && let Status::Exited(code) = status
+            {
                 self.seen.code = Some(code);
             }
             return;
