@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
+use pond_sandbox::native::cgroup::Around;
 use pond_sandbox::native::{Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::Console;
@@ -22,7 +23,7 @@ use super::export::{self, Out};
 use super::gather::{Output, gather};
 use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
-use super::summary::Summary;
+use super::summary::{Allowed, Summary};
 use super::verdict::Verdict;
 use super::{Request, new_name, terminal};
 use crate::runs::{self, RunInfo};
@@ -92,7 +93,8 @@ impl Attempt<'_> {
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
-        let summary = self.summarise(&ended, shown, verdict, (base, result), directory);
+        let around = native.around();
+        let summary = self.summarise(&ended, (shown, around), verdict, (base, result), directory);
         self.keep(&summary, out)?;
         Ok(summary)
     }
@@ -142,11 +144,13 @@ impl Attempt<'_> {
     fn summarise(
         &self,
         ended: &Ended,
-        shown: Delivered,
+        (shown, around): (Delivered, Around),
         verdict: Verdict,
         (base, result): (BaseSummary, Output),
         directory: PathBuf,
     ) -> Summary {
+        let limits = self.request.policy.limits();
+        let (memory, processes) = limits.map_or((0, 0), |limits| (limits.memory.bytes(), limits.pids.get()));
         Summary {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
@@ -155,6 +159,8 @@ impl Attempt<'_> {
             exit_code: verdict.code(),
             verdict,
             elapsed: ended.elapsed,
+            memory: Allowed::new(memory, around.memory_bytes),
+            processes: Allowed::new(processes, around.pids),
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
             shown,
