@@ -7,6 +7,7 @@
 
 mod bytes;
 mod client;
+pub mod connect;
 mod control;
 mod dial;
 pub mod dns;
