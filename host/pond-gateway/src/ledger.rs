@@ -197,5 +197,4 @@ fn target(approval: &Approval) -> String {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
 mod tests;

@@ -8,6 +8,7 @@
 pub mod broker;
 mod bytes;
 mod client;
+pub mod connect;
 mod control;
 mod dial;
 pub mod dns;
