@@ -27,6 +27,7 @@ pub mod model;
 pub mod name;
 mod near;
 pub mod node;
+pub mod operator;
 pub mod path;
 pub mod profile;
 pub mod quote;
