@@ -21,6 +21,7 @@ pub mod command;
 pub mod dispatch;
 pub mod duration;
 pub mod egress;
+pub mod harness;
 pub mod image;
 pub mod limits;
 pub mod model;
