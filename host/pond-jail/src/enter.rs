@@ -61,8 +61,8 @@ fn admit(order: &Order, child: &Child, to_child: &OwnedFd) -> Result<(), Failure
         Builder::Inside => Ok(()),
         Builder::Host { .. } => {
             let owners = idmap::owner_namespace(order.plan.identity)?;
-            let Storage { workspace, home, upper } =
-                storage::build(&order.plan, order.image.as_ref(), order.checkout.as_fd(), owners.as_ref())?;
+            let Storage { workspace, home, upper, spent: _until_sent } =
+                storage::build(&order.plan, order.disk.as_ref(), order.checkout.as_fd(), owners.as_ref())?;
             let mounts = [workspace.as_fd(), home.as_fd(), upper.as_fd()];
             match pond_sys::socket::send(to_child, &[inside::STORAGE], &mounts) {
                 // The child failed at its own half and has said so already.

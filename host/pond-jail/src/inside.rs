@@ -129,12 +129,12 @@ fn loopback() -> Result<(), Failure> {
 
 fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {
     match Builder::of(order.plan.identity) {
-        Builder::Inside => storage::build(&order.plan, order.image.as_ref(), order.checkout.as_fd(), None),
+        Builder::Inside => storage::build(&order.plan, order.disk.as_ref(), order.checkout.as_fd(), None),
         Builder::Host { .. } => {
             let mounts = hear(parent, STORAGE, Step::MountWorkspace)?;
             let [workspace, home, upper] = <[OwnedFd; 3]>::try_from(mounts)
                 .map_err(|_| Failure { step: Step::MountWorkspace, errno: Errno::BADMSG })?;
-            Ok(Storage { workspace, home, upper })
+            Ok(Storage { workspace, home, upper, spent: Vec::new() })
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod check;
 mod confirm;
+mod disk;
 mod enter;
 mod fault;
 mod idmap;

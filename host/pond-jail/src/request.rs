@@ -7,6 +7,7 @@ use pond_wire::jail::{Console, Identity, JailPlan, MAX_PLAN_BYTES, Scratch, Step
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
+use crate::disk::Disk;
 use crate::fault::{At, Failure, Fault};
 
 pub(crate) struct Request {
@@ -22,7 +23,7 @@ pub(crate) struct Order {
     pub(crate) stdio: Option<[OwnedFd; 3]>,
     pub(crate) lifeline: OwnedFd,
     pub(crate) checkout: OwnedFd,
-    pub(crate) image: Option<OwnedFd>,
+    pub(crate) disk: Option<Disk>,
     pub(crate) cgroups: Cgroups,
 }
 
@@ -56,8 +57,8 @@ pub(crate) fn read(mut rest: VecDeque<OwnedFd>, plan: &OwnedFd) -> Result<Order,
     };
     let lifeline = next()?;
     let checkout = next()?;
-    let image = match plan.scratch {
-        Scratch::Ext4Image => Some(next()?),
+    let disk = match plan.scratch {
+        Scratch::Ext4Image => Some(Disk { image: next()?, template: next()? }),
         Scratch::Tmpfs(_) => None,
     };
     let mut cgroups = Cgroups { v2: None, v1: Vec::new() };
@@ -73,7 +74,7 @@ pub(crate) fn read(mut rest: VecDeque<OwnedFd>, plan: &OwnedFd) -> Result<Order,
             Err(Failure { step: Step::CheckPlan, errno: Errno::PERM })
         }
         Identity::Range { .. } | Identity::Single { .. } => {
-            Ok(Order { plan, stdio, lifeline, checkout, image, cgroups })
+            Ok(Order { plan, stdio, lifeline, checkout, disk, cgroups })
         }
     }
 }

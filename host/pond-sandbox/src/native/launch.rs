@@ -116,11 +116,11 @@ impl Native {
             tools: job.tools,
             console: job.console,
         })?;
-        let image = match plan.scratch {
+        let disk = match plan.scratch {
             Scratch::Tmpfs(_) => None,
             Scratch::Ext4Image => {
                 let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
-                Some(scratch::image(&self.state.scratch(), quota)?)
+                Some(scratch::disk(&self.state.scratch(), quota)?)
             }
         };
         let group = self.cgroups.create(
@@ -134,7 +134,7 @@ impl Native {
             lifeline: pipes.lifeline.0.as_fd(),
             report: pipes.report.1.as_fd(),
             checkout: job.checkout.as_fd(),
-            image: image.as_ref().map(AsFd::as_fd),
+            disk: disk.iter().flat_map(|disk| [disk.image.as_fd(), disk.template.as_fd()]).collect(),
             cgroups: entry.v2.into_iter().chain(entry.v1).collect(),
         };
         if let Err(fault) = self.launcher.send(&plan, &with) {

@@ -45,7 +45,8 @@ pub(super) struct Belongings<'a> {
     pub(super) lifeline: BorrowedFd<'a>,
     pub(super) report: BorrowedFd<'a>,
     pub(super) checkout: BorrowedFd<'a>,
-    pub(super) image: Option<BorrowedFd<'a>>,
+    /// An image and its template, or nothing when the scratch is memory.
+    pub(super) disk: Vec<BorrowedFd<'a>>,
     pub(super) cgroups: Vec<BorrowedFd<'a>>,
 }
 
@@ -79,7 +80,7 @@ impl Launcher {
         let mut descriptors = vec![plan.as_fd(), with.report];
         descriptors.extend(&with.stdio);
         descriptors.extend([with.lifeline, with.checkout]);
-        descriptors.extend(with.image);
+        descriptors.extend(&with.disk);
         descriptors.extend(&with.cgroups);
         let socket = self.socket.as_ref().ok_or(LauncherFault::Send(io::ErrorKind::NotConnected.into()))?;
         pond_sys::socket::send(socket, &[1], &descriptors).map_err(LauncherFault::Send)

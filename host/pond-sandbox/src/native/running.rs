@@ -87,7 +87,21 @@ impl AsFd for Upper {
 impl Drop for Upper {
     fn drop(&mut self) {
         // Only an image can be shut down, and only by root; memory has nothing to write back in the first place.
-        if let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.0) {}
+        if self.holds_much()
+            && let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.0)
+        {}
+    }
+}
+
+impl Upper {
+    /// Whether writing it back could take longer than the shutdown, which the kernel announces on the console first.
+    fn holds_much(&self) -> bool {
+        const FEW_BYTES: u64 = 1 << 20;
+        const FEW_FILES: u64 = 256;
+        rustix::fs::fstatvfs(&self.0).map_or(true, |disk| {
+            disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize) > FEW_BYTES
+                || disk.f_files.saturating_sub(disk.f_ffree) > FEW_FILES
+        })
     }
 }
 
