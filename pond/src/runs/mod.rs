@@ -45,8 +45,9 @@ impl RunInfo {
     pub(crate) fn save(&self, run: &Path) -> anyhow::Result<()> {
         let part = run.join(PART);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&part)?;
-        serde_json::to_writer_pretty(&mut file, self)?;
-        writeln!(file)?;
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
         std::fs::rename(&part, run.join(FILE)).context("writing run.json")
     }
 
