@@ -7,9 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{
-    CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Scratch, Step, TmpfsCap,
-};
+use pond_wire::jail::{CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Step, TmpfsCap};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -17,7 +15,6 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, open_tree,
 };
 
-use crate::disk::Disk;
 use crate::fault::{At, Failure};
 
 /// The mounts a sandbox needs from outside its root, and what the collector reads afterwards.
@@ -50,12 +47,11 @@ impl Builder {
 
 pub(crate) fn build(
     plan: &JailPlan,
-    disk: Option<&Disk>,
+    disk: OwnedFd,
     checkout: BorrowedFd<'_>,
     owners: Option<&OwnedFd>,
 ) -> Result<Storage, Failure> {
     let builder = Builder::of(plan.identity);
-    let disk = mount_scratch(plan.scratch, disk)?;
     let upper = directory(&disk, "u", builder)?;
     let work = directory(&disk, "w", builder)?;
     directory(&disk, "h", builder)?;
@@ -147,14 +143,9 @@ fn overlay(builder: Builder, lower: &OwnedFd, upper: &OwnedFd, work: &OwnedFd) -
     finish(&context, step)
 }
 
-fn mount_scratch(scratch: Scratch, disk: Option<&Disk>) -> Result<OwnedFd, Failure> {
-    match (scratch, disk) {
-        (Scratch::Tmpfs(cap), None) => tmpfs(cap, "0755", Step::MountScratch),
-        (Scratch::Ext4Image, Some(disk)) => disk.mount(),
-        (Scratch::Tmpfs(_), Some(_)) | (Scratch::Ext4Image, None) => {
-            Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
-        }
-    }
+/// A scratch in memory.
+pub(crate) fn scratch(cap: TmpfsCap) -> Result<OwnedFd, Failure> {
+    tmpfs(cap, "0755", Step::MountScratch)
 }
 
 /// A tmpfs bounded in bytes and inodes; one bound alone is none.

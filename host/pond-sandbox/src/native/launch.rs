@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use pond_policy::sandbox::SandboxPolicy;
 use pond_wire::jail::{Console, Identity, JOB_ID, Scratch};
@@ -10,8 +11,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::cgroup::{CgroupFault, CgroupHost, CgroupLimits};
 use super::ids::{self, IdRange, IdsFault};
-use super::launcher::{Belongings, Launcher, LauncherFault};
-use super::plan::{Exhibit, Facts, PlanFault, plan};
+use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
+use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
 use super::toolchain::{self, Place};
@@ -56,7 +57,8 @@ pub struct Native {
     state: StateDir,
     launcher: Launcher,
     cgroups: CgroupHost,
-    places: Vec<Place>,
+    /// What this host has to offer, looked at once, while the first launch is under way.
+    places: OnceLock<Vec<Place>>,
 }
 
 /// One job to launch.
@@ -81,7 +83,7 @@ impl Native {
         // Before the launcher: on cgroup v2 this process may have to step out of its own group, alone.
         let cgroups = CgroupHost::detect()?;
         let launcher = Launcher::start(executable)?;
-        Ok(Self { state, launcher, cgroups, places: toolchain::probe() })
+        Ok(Self { state, launcher, cgroups, places: OnceLock::new() })
     }
 
     pub fn state(&self) -> &StateDir {
@@ -103,20 +105,8 @@ impl Native {
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
         let (identity, range) = self.identity(job.checkout)?;
-        let plan = plan(&Facts {
-            places: &self.places,
-            identity,
-            checkout: &job.checkout.named,
-            replaced: &job.checkout.without_credentials()?,
-            filesystem: job.policy.posture().filesystem,
-            limits,
-            argv: job.argv,
-            env: job.env,
-            exhibits: job.exhibits,
-            tools: job.tools,
-            console: job.console,
-        })?;
-        let disk = match plan.scratch {
+        let scratch = scratch_of(identity, limits);
+        let disk = match scratch {
             Scratch::Tmpfs(_) => None,
             Scratch::Ext4Image => {
                 let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
@@ -127,20 +117,32 @@ impl Native {
             job.record.job().as_str(),
             &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
         )?;
-        let pipes = Pipes::new(identity, job.console).map_err(LaunchFault::Pipes)?;
+        // From here a process of ours waits in the group; if anything fails, dropping the group ends it.
         let entry = group.entry();
+        self.launcher.prepare(&Groundwork { group: entry.v2, disk: disk.as_ref() })?;
+        let plan = plan(&Facts {
+            places: self.places.get_or_init(toolchain::probe),
+            identity,
+            scratch,
+            checkout: &job.checkout.named,
+            replaced: &job.checkout.without_credentials()?,
+            filesystem: job.policy.posture().filesystem,
+            limits,
+            argv: job.argv,
+            env: job.env,
+            exhibits: job.exhibits,
+            tools: job.tools,
+            console: job.console,
+        })?;
+        let pipes = Pipes::new(identity, job.console).map_err(LaunchFault::Pipes)?;
         let with = Belongings {
             stdio: pipes.stdio.iter().flat_map(Stdio::theirs).collect(),
             lifeline: pipes.lifeline.0.as_fd(),
             report: pipes.report.1.as_fd(),
             checkout: job.checkout.as_fd(),
-            disk: disk.iter().flat_map(|disk| [disk.image.as_fd(), disk.template.as_fd()]).collect(),
-            cgroups: entry.v2.into_iter().chain(entry.v1).collect(),
+            cgroups: entry.v1,
         };
-        if let Err(fault) = self.launcher.send(&plan, &with) {
-            group.remove()?;
-            return Err(fault.into());
-        }
+        self.launcher.launch(&plan, &with)?;
         Ok(Running::new(pipes.keep(), group, range))
     }
 

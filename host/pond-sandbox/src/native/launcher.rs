@@ -1,18 +1,22 @@
 //! The asking side of the launcher: starts it once, sends plans, and reads its reports.
 
-use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use pond_sys::process::{Fork, Namespaces, Program, exit_now, fork_into, reap_any};
-use pond_wire::jail::{JailPlan, Report, ReportFault};
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+use pond_sys::process::reap_any;
+use pond_wire::jail::{JailPlan, Report, ReportFault, word};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{
+    Pid, PidfdFlags, WaitId, WaitIdOptions, getpid, pidfd_open, set_child_subreaper, waitid,
+};
+
+use super::scratch::Disk;
 
 /// The name the launcher runs under; its `main` looks at nothing else to know what it is.
-const NAME: &CStr = c"pond-jail";
+const NAME: &str = "pond-jail";
 
 #[derive(Debug, thiserror::Error)]
 pub enum LauncherFault {
@@ -37,6 +41,14 @@ pub struct Launcher {
     process: OwnedFd,
 }
 
+/// What the launcher can begin with before there is a plan.
+#[derive(Debug)]
+pub(super) struct Groundwork<'a> {
+    pub(super) group: Option<BorrowedFd<'a>>,
+    /// Nothing when the scratch is memory.
+    pub(super) disk: Option<&'a Disk>,
+}
+
 /// What travels with a plan, in the order the launcher expects.
 #[derive(Debug)]
 pub(super) struct Belongings<'a> {
@@ -45,29 +57,30 @@ pub(super) struct Belongings<'a> {
     pub(super) lifeline: BorrowedFd<'a>,
     pub(super) report: BorrowedFd<'a>,
     pub(super) checkout: BorrowedFd<'a>,
-    /// An image and its template, or nothing when the scratch is memory.
-    pub(super) disk: Vec<BorrowedFd<'a>>,
+    /// Entries of v1 groups.
     pub(super) cgroups: Vec<BorrowedFd<'a>>,
 }
 
 impl Launcher {
     /// Starts `executable` (pond itself) as a launcher: no environment, no descriptor but its socket and the error stream.
-    ///
-    /// Forks, so that the caller goes on while the launcher gets ready. The caller must have one thread and little memory,
-    /// which a command has, and a daemon has before it starts its runtime.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the launcher is the one process of its own that pond starts"
+    )]
     pub fn start(executable: &Path) -> Result<Self, LauncherFault> {
         let (ours, theirs) = pond_sys::socket::pair().map_err(LauncherFault::Connect)?;
         let failed = |source| LauncherFault::Start { path: executable.to_owned(), source };
-        let path = CString::new(executable.as_os_str().as_bytes()).map_err(|fault| failed(fault.into()))?;
-        let program = Program::new(vec![NAME.to_owned()], Vec::new());
-        match fork_into(Namespaces::Inherit, None).map_err(failed)? {
-            Fork::Child => become_launcher(&theirs, &program, &path),
-            Fork::Parent(child) => {
-                // A job's init outlives a launcher that retired, and then needs a parent that reaps it.
-                set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
-                Ok(Self { socket: Some(ours), process: child.pidfd })
-            }
-        }
+        let child = Command::new(executable)
+            .arg0(NAME)
+            .env_clear()
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        // A job's init outlives a launcher that retired, and then needs a parent that reaps it.
+        set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
+        Ok(Self { socket: Some(ours), process: process.map_err(|errno| failed(errno.into()))? })
     }
 
     /// Sends nothing more: the launcher finishes what it was told and ends while the job runs.
@@ -75,15 +88,27 @@ impl Launcher {
         self.socket = None;
     }
 
-    pub(super) fn send(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
+    /// Lets the launcher make namespaces and a disk while the caller is still planning. Making them fails as the launch does.
+    pub(super) fn prepare(&self, with: &Groundwork<'_>) -> Result<(), LauncherFault> {
+        let group = with.group.map_or(0, |_| word::GROUP);
+        let disk = with.disk.map_or(0, |_| word::DISK);
+        let files = with.disk.into_iter().flat_map(|disk| [disk.image.as_fd(), disk.template.as_fd()]);
+        let descriptors: Vec<_> = with.group.into_iter().chain(files).collect();
+        self.packet(word::PREPARE | group | disk, &descriptors)
+    }
+
+    pub(super) fn launch(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
         let plan = sealed(plan)?;
-        let mut descriptors = vec![plan.as_fd(), with.report];
+        let mut descriptors = vec![plan.as_fd(), with.report, with.checkout];
         descriptors.extend(&with.stdio);
-        descriptors.extend([with.lifeline, with.checkout]);
-        descriptors.extend(&with.disk);
+        descriptors.push(with.lifeline);
         descriptors.extend(&with.cgroups);
+        self.packet(word::LAUNCH, &descriptors)
+    }
+
+    fn packet(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), LauncherFault> {
         let socket = self.socket.as_ref().ok_or(LauncherFault::Send(io::ErrorKind::NotConnected.into()))?;
-        pond_sys::socket::send(socket, &[1], &descriptors).map_err(LauncherFault::Send)
+        pond_sys::socket::send(socket, &[word], descriptors).map_err(LauncherFault::Send)
     }
 }
 
@@ -94,19 +119,6 @@ impl Drop for Launcher {
         if let Err(_reaped_elsewhere) = waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED) {}
         while let Ok(Some(_orphan)) = reap_any() {}
     }
-}
-
-/// The forked child's whole life before it is the launcher.
-fn become_launcher(socket: &OwnedFd, program: &Program, path: &CString) -> ! {
-    let null = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-    let ready = null
-        .and_then(|null| rustix::stdio::dup2_stdout(&null))
-        .and_then(|()| rustix::stdio::dup2_stdin(socket));
-    if ready.is_ok() {
-        // Returns only on failure, which the other end of the socket sees as its end.
-        drop(program.exec(path));
-    }
-    exit_now(127)
 }
 
 /// The plan as a memory file nobody can change any more.
