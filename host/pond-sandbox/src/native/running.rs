@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_wire::jail::{Report, Step, Usage};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -105,6 +106,12 @@ impl Upper {
     }
 }
 
+/// Init lets go of its socket a moment before it leaves its groups. Not a proof that it did: removing them is.
+fn await_death(init: &OwnedFd) {
+    let moment = Timespec { tv_sec: 1, tv_nsec: 0 };
+    if let Err(_looked_at_again) = poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&moment)) {}
+}
+
 /// The first failure is the cause, unless it only says that the other process had gone: then that one's own word is.
 fn cause(earlier: Option<Ending>, step: Step, errno: i32) -> Ending {
     let is_echo = |errno| [Errno::PIPE, Errno::CONNRESET].contains(&Errno::from_raw_os_error(errno));
@@ -180,6 +187,9 @@ impl Running {
     /// Makes sure that nothing is left, and only then gives the result away for reading.
     pub fn finish(self, ending: Ending) -> Result<Over, RunningFault> {
         drop(self.lifeline);
+        if let Some(init) = &self.init {
+            await_death(init);
+        }
         let usage = self.group.usage()?;
         self.group.kill()?;
         self.group.remove()?;
