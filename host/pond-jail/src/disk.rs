@@ -37,7 +37,7 @@ impl Disk {
 
     /// Copies what the template holds and leaves the rest a hole.
     fn fill(&self) -> Result<(), Failure> {
-        let mut buffer = [0; 32 << 10];
+        let mut buffer = vec![0; 32 << 10];
         let (mut offset, mut copied) = (0, 0);
         loop {
             offset = match seek(&self.template, SeekFrom::Data(offset)) {
@@ -84,4 +84,45 @@ fn attach_loop(image: &OwnedFd) -> Result<LoopDevice, Failure> {
         }
     }
     Err(Failure { step: STEP, errno: Errno::BUSY })
+}
+
+#[cfg(test)]
+mod tests {
+    //! An image gets the template's blocks and nothing else.
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    fn sparse(bytes: u64) -> OwnedFd {
+        let file = memfd_create("disk", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, bytes).unwrap();
+        file
+    }
+
+    fn content(file: &OwnedFd, bytes: usize) -> Vec<u8> {
+        let mut all = vec![0; bytes];
+        assert_eq!(pread(file, &mut *all, 0).unwrap(), bytes);
+        all
+    }
+
+    #[test]
+    fn blocks_are_copied_and_holes_stay_holes() {
+        const SIZE: usize = 1 << 20;
+        let disk = Disk { image: sparse(SIZE as u64), template: sparse(SIZE as u64) };
+        for (offset, length) in [(0, 100_000), (512 << 10, 1), (SIZE as u64 - 4096, 4096)] {
+            pwrite(&disk.template, &vec![7; length], offset).unwrap();
+        }
+        disk.fill().unwrap();
+        assert_eq!(content(&disk.image, SIZE), content(&disk.template, SIZE));
+        assert_eq!(seek(&disk.image, SeekFrom::Hole(0)), seek(&disk.template, SeekFrom::Hole(0)));
+    }
+
+    #[test]
+    fn a_template_with_too_much_in_it_is_none() {
+        let template = sparse(MAX_TEMPLATE_BYTES + 4096);
+        for block in 0..=MAX_TEMPLATE_BYTES / 4096 {
+            pwrite(&template, &[1], block * 4096).unwrap();
+        }
+        let disk = Disk { image: sparse(MAX_TEMPLATE_BYTES + 4096), template };
+        assert_eq!(disk.fill(), Err(Failure { step: STEP, errno: Errno::FBIG }));
+    }
 }

@@ -114,3 +114,51 @@ pub(crate) fn plan_of(file: &OwnedFd) -> Result<JailPlan, Failure> {
     check::check(&plan)?;
     Ok(plan)
 }
+
+#[cfg(test)]
+mod tests {
+    //! A packet is understood as a whole or not at all.
+    use super::*;
+
+    fn received(bytes: &[u8], descriptors: usize) -> Result<Option<Request>, Fault> {
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        let attached = vec![ours.as_fd(); descriptors];
+        pond_sys::socket::send(&ours, bytes, &attached).unwrap();
+        receive(theirs.as_fd())
+    }
+
+    fn shape(request: Option<Request>) -> (bool, bool, usize) {
+        match request.unwrap() {
+            Request::Prepare(Groundwork { group, disk }) => (group.is_some(), disk.is_some(), 0),
+            Request::Launch(launch) => (false, false, launch.descriptors().len()),
+        }
+    }
+
+    #[test]
+    fn every_descriptor_has_a_use() {
+        let prepare = word::PREPARE;
+        let both = prepare | word::GROUP | word::DISK;
+        for (word, descriptors, expected) in [
+            (prepare, 0, (false, false, 0)),
+            (prepare | word::GROUP, 1, (true, false, 0)),
+            (prepare | word::DISK, 2, (false, true, 0)),
+            (both, 3, (true, true, 0)),
+            (word::LAUNCH, 7, (false, false, 7)),
+        ] {
+            assert_eq!(shape(received(&[word], descriptors).unwrap()), expected);
+        }
+        for (word, descriptors) in [(prepare, 1), (both, 2), (both, 4), (word::LAUNCH, 2)] {
+            assert!(received(&[word], descriptors).is_err(), "{word:#x} with {descriptors}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused_and_a_closed_end_is_the_end() {
+        for bytes in [[0].as_slice(), &[word::PREPARE | 0x04], &[word::LAUNCH | word::PREPARE], &[1, 1]] {
+            assert!(received(bytes, 3).is_err(), "{bytes:x?}");
+        }
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        drop(ours);
+        assert!(receive(theirs.as_fd()).unwrap().is_none());
+    }
+}
