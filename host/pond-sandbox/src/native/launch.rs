@@ -104,6 +104,7 @@ impl Native {
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
+        let replaced = job.checkout.without_credentials()?;
         let (identity, range) = self.identity(job.checkout)?;
         let scratch = scratch_of(identity, limits);
         let disk = match scratch {
@@ -125,7 +126,7 @@ impl Native {
             identity,
             scratch,
             checkout: &job.checkout.named,
-            replaced: &job.checkout.without_credentials()?,
+            replaced: &replaced,
             filesystem: job.policy.posture().filesystem,
             limits,
             argv: job.argv,
