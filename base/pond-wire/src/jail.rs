@@ -13,6 +13,18 @@ use serde::{Deserialize, Serialize};
 /// A plan larger than this is refused before it is decoded.
 pub const MAX_PLAN_BYTES: u64 = 4 << 20;
 
+/// The first byte of a packet to the launcher. A launch takes both, in this order.
+pub mod word {
+    /// Make a child in namespaces of its own, and a disk. Descriptors: the job's v2 control group if `GROUP` is added, an
+    /// image and its template if `DISK` is.
+    pub const PREPARE: u8 = 0x10;
+    pub const GROUP: u8 = 0x01;
+    pub const DISK: u8 = 0x02;
+    /// Let that child carry out a plan. Descriptors: the plan, the report socket, the checkout, the job's streams if the
+    /// plan gives it any, the lifeline, and the entries of its v1 control groups.
+    pub const LAUNCH: u8 = 0x20;
+}
+
 /// Where the checkout stands inside.
 pub const WORKSPACE: &str = "/workspace";
 /// The job's home directory inside.

@@ -17,12 +17,17 @@ use crate::fault::{At, Failure};
 /// Connections that may wait while the gateway is busy with others.
 const BACKLOG: i32 = 512;
 
-pub(crate) fn open(doors: &[Door], report: BorrowedFd<'_>) -> Result<(), Failure> {
+/// Every sandbox has this much of a network.
+pub(crate) fn loopback() -> Result<(), Failure> {
     let socket = socket(SocketType::DGRAM).at(Step::Loopback)?;
-    pond_sys::net::loopback_up(&socket).at(Step::Loopback)?;
+    pond_sys::net::loopback_up(&socket).at(Step::Loopback)
+}
+
+pub(crate) fn open(doors: &[Door], report: BorrowedFd<'_>) -> Result<(), Failure> {
     if doors.is_empty() {
         return Ok(());
     }
+    let socket = socket(SocketType::DGRAM).at(Step::Doors)?;
     let (block, length) = SYNTHETIC;
     let mask = Ipv4Addr::from_bits(!(u32::MAX >> length));
     pond_sys::net::loopback_block(&socket, block, mask).at(Step::Doors)?;

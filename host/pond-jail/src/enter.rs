@@ -1,24 +1,51 @@
 //! One launch, from a request to a running sandbox: the parent's half.
 //!
-//! The parent keeps the host's privileges and does only what needs them: the id maps and the disk. The child builds
-//! its own root meanwhile, on another core, and takes the disk over as descriptors.
+//! The parent keeps the host's privileges and does only what needs them: the namespaces, the id maps and the disk. What needs
+//! no plan is done before there is one. The child builds its own root meanwhile, on another core, and takes the disk over as
+//! descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Child, Fork, Namespaces, fork_into};
-use pond_wire::jail::{Identity, Report, Step};
+use pond_wire::jail::{Identity, JailPlan, Report, Scratch, Step};
 use rustix::io::Errno;
 
 use crate::fault::{At, Failure};
-use crate::request::{Order, Request};
+use crate::request::{Groundwork, Launch};
 use crate::storage::{Builder, Storage};
-use crate::{check, idmap, inside, request, storage};
+use crate::{idmap, inside, request, storage};
 
-/// Carries one request out. A failure is reported to whoever asked; the launcher itself lives on.
-pub(crate) fn launch(request: Request) {
-    let Request { report, rest, plan } = request;
-    if let Err(failure) = attempt(rest, &plan, &report) {
-        tell(report.as_fd(), failure.report(), &[]);
+/// A child in namespaces of its own that waits for its orders. It has run nothing of a job; letting go of its socket ends it.
+pub(crate) struct Prepared {
+    child: Child,
+    to_child: OwnedFd,
+    disk: Option<OwnedFd>,
+}
+
+pub(crate) fn prepare(groundwork: &Groundwork) -> Result<Prepared, Failure> {
+    let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
+    let group = groundwork.group.as_ref().map(AsFd::as_fd);
+    match fork_into(Namespaces::Sandbox, group).at(Step::CreateNamespaces)? {
+        // From here the child is pid 1 of the sandbox: all capabilities, but only over its own namespaces.
+        Fork::Child => {
+            drop(ours);
+            inside::main(&theirs)
+        }
+        Fork::Parent(child) => {
+            drop(theirs);
+            let disk = groundwork.disk.as_ref().map(|disk| disk.mount()).transpose()?;
+            Ok(Prepared { child, to_child: ours, disk })
+        }
+    }
+}
+
+/// Carries one launch out. A failure is reported to whoever asked; the launcher itself lives on.
+pub(crate) fn launch(prepared: Option<Result<Prepared, Failure>>, launch: &Launch) {
+    // Whoever sends a plan without preparing for it has lost count.
+    let unprepared = Failure { step: Step::CreateNamespaces, errno: Errno::CHILD };
+    let ended = prepared.unwrap_or(Err(unprepared)).and_then(|prepared| attempt(prepared, launch));
+    if let Err(failure) = ended {
+        tell(launch.report.as_fd(), failure.report(), &[]);
     }
 }
 
@@ -27,48 +54,45 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: Report, descriptors: &[Borrowed
     if let Err(_gone) = pond_sys::socket::send(report, &what.encode(), descriptors) {}
 }
 
-fn attempt(
-    rest: std::collections::VecDeque<OwnedFd>,
-    plan: &OwnedFd,
-    report: &OwnedFd,
-) -> Result<(), Failure> {
-    let order = request::read(rest, plan)?;
-    check::check(&order.plan)?;
-    let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
-    let group = order.cgroups.v2.as_ref().map(AsFd::as_fd);
-    match fork_into(Namespaces::Sandbox, group).at(Step::CreateNamespaces)? {
-        // From here the child is pid 1 of the sandbox: all capabilities, but only over its own namespaces.
-        Fork::Child => {
-            drop(ours);
-            inside::main(order, &theirs, report)
+/// Gives the child its identity, its orders and its disk. If any of it fails the closed socket ends the child.
+fn attempt(prepared: Prepared, launch: &Launch) -> Result<(), Failure> {
+    let Prepared { child, to_child, disk } = prepared;
+    let plan = request::plan_of(&launch.plan)?;
+    tell(launch.report.as_fd(), Report::Started, &[child.pidfd.as_fd()]);
+    match plan.identity {
+        Identity::Range { .. } if !rustix::process::geteuid().is_root() => {
+            return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
         }
-        Fork::Parent(child) => {
-            drop(theirs);
-            tell(report.as_fd(), Report::Started, &[child.pidfd.as_fd()]);
-            admit(&order, &child, &ours)
-        }
+        Identity::Range { base, .. } => idmap::write_range(&child, base)?,
+        Identity::Single { .. } => {}
+    }
+    pond_sys::socket::send(&to_child, &[inside::ORDERS], &launch.descriptors()).at(Step::WriteIdMaps)?;
+    match Builder::of(plan.identity) {
+        Builder::Inside => Ok(()),
+        Builder::Host { .. } => send_storage(&plan, launch, disk, &to_child),
     }
 }
 
-/// Gives the child its identity and its disk. If any of it fails the closed socket ends the child, which has
-/// run nothing of the job.
-fn admit(order: &Order, child: &Child, to_child: &OwnedFd) -> Result<(), Failure> {
-    if let Identity::Range { base, .. } = order.plan.identity {
-        idmap::write_range(child, base)?;
-    }
-    pond_sys::socket::send(to_child, &[inside::ADMITTED], &[]).at(Step::WriteIdMaps)?;
-    match Builder::of(order.plan.identity) {
-        Builder::Inside => Ok(()),
-        Builder::Host { .. } => {
-            let owners = idmap::owner_namespace(order.plan.identity)?;
-            let Storage { workspace, home, upper } =
-                storage::build(&order.plan, order.image.as_ref(), order.checkout.as_fd(), owners.as_ref())?;
-            let mounts = [workspace.as_fd(), home.as_fd(), upper.as_fd()];
-            match pond_sys::socket::send(to_child, &[inside::STORAGE], &mounts) {
-                // The child failed at its own half and has said so already.
-                Err(fault) if fault.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => Ok(()),
-                other => other.at(Step::MountWorkspace),
-            }
+fn send_storage(
+    plan: &JailPlan,
+    launch: &Launch,
+    disk: Option<OwnedFd>,
+    to_child: &OwnedFd,
+) -> Result<(), Failure> {
+    let disk = match (plan.scratch, disk) {
+        (Scratch::Ext4Image, Some(disk)) => disk,
+        (Scratch::Tmpfs(cap), None) => storage::scratch(cap)?,
+        (Scratch::Ext4Image, None) | (Scratch::Tmpfs(_), Some(_)) => {
+            return Err(Failure { step: Step::MountScratch, errno: Errno::INVAL });
         }
+    };
+    let owners = idmap::owner_namespace(plan.identity)?;
+    let Storage { workspace, home, upper, spent: _until_sent } =
+        storage::build(plan, disk, launch.checkout.as_fd(), owners.as_ref())?;
+    let mounts = [workspace.as_fd(), home.as_fd(), upper.as_fd()];
+    match pond_sys::socket::send(to_child, &[inside::STORAGE], &mounts) {
+        // The child failed at its own half and has said so already.
+        Err(fault) if fault.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => Ok(()),
+        other => other.at(Step::MountWorkspace),
     }
 }

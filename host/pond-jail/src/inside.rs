@@ -7,42 +7,68 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
-use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Start, Step};
+use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Scratch, Start, Step};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
 
 use crate::enter::tell;
 use crate::fault::{At, Failure};
-use crate::request::Order;
+use crate::request::{self, Launch, Order};
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
 use crate::{doors, idmap, job, root, storage, terminal};
 
-/// The parent's word that the identity stands.
-pub(crate) const ADMITTED: u8 = 1;
+/// The parent's word that the identity stands; the launch travels along.
+pub(crate) const ORDERS: u8 = 1;
 /// The parent's word that the disk is ready; its mounts travel along.
 pub(crate) const STORAGE: u8 = 2;
 
-pub(crate) fn main(order: Order, parent: &OwnedFd, report: &OwnedFd) -> ! {
-    match enter(&order, parent, report.as_fd()) {
-        Ok(started) => pond_init::watch(&started, &order.lifeline, report),
-        Err(failure) => {
-            tell(report.as_fd(), failure.report(), &[]);
-            exit_now(1)
-        }
+/// What needs no plan, ready before there is one.
+struct Ready {
+    for_job: seccomp::Filter,
+    for_init: seccomp::Filter,
+}
+
+pub(crate) fn main(parent: &OwnedFd) -> ! {
+    let ready = get_ready();
+    // Without orders there is nobody to tell why not.
+    let Ok(orders) = hear(parent, ORDERS, Step::ReadPlan) else { exit_now(0) };
+    let Some(Launch { plan, report, checkout, rest }) = Launch::from_descriptors(orders) else { exit_now(1) };
+    let order = request::plan_of(&plan).and_then(|plan| request::order(plan, checkout, rest));
+    let order = order.unwrap_or_else(|failure| give_up(&report, failure));
+    // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
+    match ready.and_then(|ready| enter(&order, ready, parent, report.as_fd())) {
+        Ok(started) => pond_init::watch(&started, &order.lifeline, &report),
+        Err(failure) => give_up(&report, failure),
     }
 }
 
+fn give_up(report: &OwnedFd, failure: Failure) -> ! {
+    tell(report.as_fd(), failure.report(), &[]);
+    exit_now(1)
+}
+
+fn get_ready() -> Result<Ready, Failure> {
+    doors::loopback()?;
+    Ok(Ready {
+        for_job: seccomp::compile(seccomp::Profile::Workload),
+        for_init: seccomp::compile(seccomp::Profile::Init),
+    })
+}
+
 // tidy: privileged sequence
-fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond_init::Started, Failure> {
+fn enter(
+    order: &Order,
+    ready: Ready,
+    parent: &OwnedFd,
+    report: BorrowedFd<'_>,
+) -> Result<pond_init::Started, Failure> {
     let plan = &order.plan;
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
-    enter_groups(&order.cgroups.v1)?;
-    // 2. Everything of the host that will be visible is opened, and filters are compiled, while the parent writes the maps.
+    enter_groups(&order.groups)?;
+    // 2. Everything of the host that will be visible is opened with the identity this process was born with.
     let sources = root::open_sources(plan)?;
-    let filters = (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
-    // 3. Wait until the parent has given this process its ids.
-    let _none = hear(parent, ADMITTED, Step::WriteIdMaps)?;
+    // 3. The parent has given this process its ids.
     take_identity(plan)?;
     // 4. Only now is our group the right root for a cgroup namespace.
     pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
@@ -66,7 +92,7 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
-        Fork::Child => job::run(order, terminal.as_ref(), &filters.0, report),
+        Fork::Child => job::run(order, terminal.as_ref(), &ready.for_job, report),
         Fork::Parent(child) => child.pid,
     };
     // 8. Init keeps no power and no descriptor it does not need: it waits, reaps and reports.
@@ -75,7 +101,7 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     let kept = [report, order.lifeline.as_fd(), child_events.as_fd()];
     let kept: Vec<_> = kept.into_iter().chain(terminal.as_ref().map(AsFd::as_fd)).collect();
     pond_sys::fd::close_all_but(&kept).at(Step::GuardInit)?;
-    Ok(pond_init::Started { job, child_events, filter: filters.1, terminal })
+    Ok(pond_init::Started { job, child_events, filter: ready.for_init, terminal })
 }
 
 /// A thread that moves itself needs no lock that waits for every processor of the host; one that is moved does.
@@ -121,12 +147,17 @@ fn take_identity(plan: &JailPlan) -> Result<(), Failure> {
 
 fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {
     match Builder::of(order.plan.identity) {
-        Builder::Inside => storage::build(&order.plan, order.image.as_ref(), order.checkout.as_fd(), None),
+        Builder::Inside => match order.plan.scratch {
+            Scratch::Tmpfs(cap) => {
+                storage::build(&order.plan, storage::scratch(cap)?, order.checkout.as_fd(), None)
+            }
+            Scratch::Ext4Image => Err(Failure { step: Step::MountScratch, errno: Errno::INVAL }),
+        },
         Builder::Host { .. } => {
             let mounts = hear(parent, STORAGE, Step::MountWorkspace)?;
             let [workspace, home, upper] = <[OwnedFd; 3]>::try_from(mounts)
                 .map_err(|_| Failure { step: Step::MountWorkspace, errno: Errno::BADMSG })?;
-            Ok(Storage { workspace, home, upper })
+            Ok(Storage { workspace, home, upper, spent: Vec::new() })
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod check;
 mod confirm;
+mod disk;
 mod doors;
 mod enter;
 mod fault;
@@ -23,6 +24,7 @@ pub use fault::Fault;
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use request::Request;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
@@ -47,6 +49,7 @@ pub fn main() -> ! {
 fn serve() -> Result<(), Fault> {
     let socket = scrub()?;
     let children = pond_sys::signal::child_events().map_err(Fault::Scrub)?;
+    let mut prepared = None;
     loop {
         let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
         match poll(&mut ready, None) {
@@ -59,7 +62,8 @@ fn serve() -> Result<(), Fault> {
         }
         if request {
             match request::receive(socket.as_fd())? {
-                Some(request) => enter::launch(request),
+                Some(Request::Prepare(groundwork)) => prepared = Some(enter::prepare(&groundwork)),
+                Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
                 None => return Ok(()),
             }
         }

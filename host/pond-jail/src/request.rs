@@ -1,85 +1,101 @@
-//! Receiving a request: one packet, a sealed plan, and the descriptors that belong to it.
+//! Receiving requests: packets of one byte, the descriptors that belong to them, and among those a sealed plan.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_wire::jail::{Console, Identity, JailPlan, MAX_PLAN_BYTES, Scratch, Step};
+use pond_wire::jail::{Console, JailPlan, MAX_PLAN_BYTES, Step, word};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
+use crate::check;
+use crate::disk::Disk;
 use crate::fault::{At, Failure, Fault};
 
-pub(crate) struct Request {
-    pub(crate) report: OwnedFd,
-    pub(crate) rest: VecDeque<OwnedFd>,
-    pub(crate) plan: OwnedFd,
+/// What one packet asks for.
+pub(crate) enum Request {
+    Prepare(Groundwork),
+    Launch(Launch),
 }
 
-/// A request whose plan was read and whose descriptors have names.
+/// What a launch can begin with before there is a plan.
+pub(crate) struct Groundwork {
+    /// The v2 control group the child is born in.
+    pub(crate) group: Option<OwnedFd>,
+    pub(crate) disk: Option<Disk>,
+}
+
+/// A plan not yet read, and descriptors not yet named; so that the child can be given the same.
+pub(crate) struct Launch {
+    pub(crate) plan: OwnedFd,
+    pub(crate) report: OwnedFd,
+    pub(crate) checkout: OwnedFd,
+    pub(crate) rest: Vec<OwnedFd>,
+}
+
+/// A launch whose plan was read and whose descriptors have names.
 pub(crate) struct Order {
     pub(crate) plan: JailPlan,
     /// Absent when the job gets a terminal, which is made inside.
     pub(crate) stdio: Option<[OwnedFd; 3]>,
     pub(crate) lifeline: OwnedFd,
     pub(crate) checkout: OwnedFd,
-    pub(crate) image: Option<OwnedFd>,
-    pub(crate) cgroups: Cgroups,
+    /// Entries of the job's v1 control groups, where its first process writes `0`.
+    pub(crate) groups: Vec<OwnedFd>,
 }
 
-/// The job's control groups: born inside the v2 one, moved into the v1 ones by the launcher before its first step.
-pub(crate) struct Cgroups {
-    pub(crate) v2: Option<OwnedFd>,
-    pub(crate) v1: Vec<OwnedFd>,
-}
-
-/// The next request, or nothing when the asking side is gone. A packet without even a report socket has nobody to tell.
+/// The next request, or nothing when the asking side is gone. A packet that is not wholly understood ends the launcher.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> {
-    let mut byte = [0; 8];
-    let (length, descriptors) = pond_sys::socket::receive(socket, &mut byte).map_err(Fault::Receive)?;
-    if length == 0 && descriptors.is_empty() {
-        return Ok(None);
+    let mut word = [0; 8];
+    let (length, descriptors) = pond_sys::socket::receive(socket, &mut word).map_err(Fault::Receive)?;
+    let mut descriptors = descriptors.into_iter();
+    let refused = || Fault::Receive(std::io::ErrorKind::InvalidInput.into());
+    let mut next = || descriptors.next().ok_or_else(refused);
+    let request = match (length, word.first()) {
+        (0, _) => return Ok(None),
+        (1, Some(&word::LAUNCH)) => {
+            let launch = Launch::from_descriptors(descriptors.collect()).ok_or_else(refused)?;
+            return Ok(Some(Request::Launch(launch)));
+        }
+        (1, Some(&prepare)) if prepare & !(word::GROUP | word::DISK) == word::PREPARE => {
+            let group = if prepare & word::GROUP == 0 { None } else { Some(next()?) };
+            let disk = if prepare & word::DISK == 0 {
+                None
+            } else {
+                Some(Disk { image: next()?, template: next()? })
+            };
+            Request::Prepare(Groundwork { group, disk })
+        }
+        _ => return Err(refused()),
+    };
+    if descriptors.next().is_some() { Err(refused()) } else { Ok(Some(request)) }
+}
+
+impl Launch {
+    /// Everything that travels with it, in the order it came in.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        [&self.plan, &self.report, &self.checkout].into_iter().chain(&self.rest).map(AsFd::as_fd).collect()
     }
-    let mut rest = VecDeque::from(descriptors);
-    match (rest.pop_front(), rest.pop_front()) {
-        (Some(plan), Some(report)) => Ok(Some(Request { report, rest, plan })),
-        _ => Err(Fault::Receive(std::io::ErrorKind::InvalidInput.into())),
+
+    /// As it arrives at the launcher, and again at the child.
+    pub(crate) fn from_descriptors(descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let (plan, report, checkout) = (descriptors.next()?, descriptors.next()?, descriptors.next()?);
+        Some(Self { plan, report, checkout, rest: descriptors.collect() })
     }
 }
 
-/// Reads the plan and gives each descriptor its name.
-pub(crate) fn read(mut rest: VecDeque<OwnedFd>, plan: &OwnedFd) -> Result<Order, Failure> {
-    let plan = read_plan(plan)?;
-    let mut next = || rest.pop_front().ok_or(Failure { step: Step::ReadPlan, errno: Errno::BADF });
+/// Gives each descriptor its name.
+pub(crate) fn order(plan: JailPlan, checkout: OwnedFd, rest: Vec<OwnedFd>) -> Result<Order, Failure> {
+    let mut rest = rest.into_iter();
+    let mut next = || rest.next().ok_or(Failure { step: Step::ReadPlan, errno: Errno::BADF });
     let stdio = match plan.console {
         Console::Pipes => Some([next()?, next()?, next()?]),
         Console::Terminal { .. } => None,
     };
-    let lifeline = next()?;
-    let checkout = next()?;
-    let image = match plan.scratch {
-        Scratch::Ext4Image => Some(next()?),
-        Scratch::Tmpfs(_) => None,
-    };
-    let mut cgroups = Cgroups { v2: None, v1: Vec::new() };
-    for entry in rest {
-        if rustix::fs::fstat(&entry).is_ok_and(|stat| stat.st_mode & 0o170_000 == 0o040_000) {
-            cgroups.v2 = Some(entry);
-        } else {
-            cgroups.v1.push(entry);
-        }
-    }
-    match plan.identity {
-        Identity::Range { .. } if !rustix::process::geteuid().is_root() => {
-            Err(Failure { step: Step::CheckPlan, errno: Errno::PERM })
-        }
-        Identity::Range { .. } | Identity::Single { .. } => {
-            Ok(Order { plan, stdio, lifeline, checkout, image, cgroups })
-        }
-    }
+    Ok(Order { plan, stdio, lifeline: next()?, checkout, groups: rest.collect() })
 }
 
-/// The plan arrives in a sealed memory file, so what is checked is what is carried out.
-fn read_plan(file: &OwnedFd) -> Result<JailPlan, Failure> {
+/// The plan, checked. It arrives in a sealed memory file, so what was checked here is what the child reads again.
+pub(crate) fn plan_of(file: &OwnedFd) -> Result<JailPlan, Failure> {
     let sealed = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
     let refused = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
     if !rustix::fs::fcntl_get_seals(file).at(Step::ReadPlan)?.contains(sealed) {
@@ -94,5 +110,55 @@ fn read_plan(file: &OwnedFd) -> Result<JailPlan, Failure> {
     if read != bytes.len() {
         return Err(refused);
     }
-    serde_json::from_slice(&bytes).map_err(|_| refused)
+    let plan: JailPlan = serde_json::from_slice(&bytes).map_err(|_| refused)?;
+    check::check(&plan)?;
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    //! A packet is understood as a whole or not at all.
+    use super::*;
+
+    fn received(bytes: &[u8], descriptors: usize) -> Result<Option<Request>, Fault> {
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        let attached = vec![ours.as_fd(); descriptors];
+        pond_sys::socket::send(&ours, bytes, &attached).unwrap();
+        receive(theirs.as_fd())
+    }
+
+    fn shape(request: Option<Request>) -> (bool, bool, usize) {
+        match request.unwrap() {
+            Request::Prepare(Groundwork { group, disk }) => (group.is_some(), disk.is_some(), 0),
+            Request::Launch(launch) => (false, false, launch.descriptors().len()),
+        }
+    }
+
+    #[test]
+    fn every_descriptor_has_a_use() {
+        let prepare = word::PREPARE;
+        let both = prepare | word::GROUP | word::DISK;
+        for (word, descriptors, expected) in [
+            (prepare, 0, (false, false, 0)),
+            (prepare | word::GROUP, 1, (true, false, 0)),
+            (prepare | word::DISK, 2, (false, true, 0)),
+            (both, 3, (true, true, 0)),
+            (word::LAUNCH, 7, (false, false, 7)),
+        ] {
+            assert_eq!(shape(received(&[word], descriptors).unwrap()), expected);
+        }
+        for (word, descriptors) in [(prepare, 1), (both, 2), (both, 4), (word::LAUNCH, 2)] {
+            assert!(received(&[word], descriptors).is_err(), "{word:#x} with {descriptors}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused_and_a_closed_end_is_the_end() {
+        for bytes in [[0].as_slice(), &[word::PREPARE | 0x04], &[word::LAUNCH | word::PREPARE], &[1, 1]] {
+            assert!(received(bytes, 3).is_err(), "{bytes:x?}");
+        }
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        drop(ours);
+        assert!(receive(theirs.as_fd()).unwrap().is_none());
+    }
 }

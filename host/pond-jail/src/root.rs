@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
 use pond_wire::jail::{BindKind, Console, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
@@ -156,11 +156,12 @@ fn mask_proc(root: &OwnedFd) -> Result<(), Failure> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     for name in MASKED {
         let path = format!("proc/{name}");
-        let null = open_tree(root, "dev/null", flags).at(step)?;
-        match move_mount(&null, "", root, &path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH) {
-            Err(Errno::NOENT) => {}
+        // Asked first, because a mount that was made and finds no place costs a grace period to take back.
+        match rustix::fs::statat(root, &path, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
             other => other.at(step)?,
-        }
+        };
+        attach(root, &open_tree(root, "dev/null", flags).at(step)?, &path, step)?;
     }
     let settings = open_tree(root, "proc/sys", flags).at(step)?;
     set_attributes(&settings, Attributes { read_only: true, ..Attributes::default() }, false).at(step)?;

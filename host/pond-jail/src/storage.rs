@@ -7,9 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{
-    CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Scratch, Step, TmpfsCap,
-};
+use pond_wire::jail::{CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Step, TmpfsCap};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -25,6 +23,8 @@ pub(crate) struct Storage {
     pub(crate) home: OwnedFd,
     /// The upper layer as an ordinary directory descriptor.
     pub(crate) upper: OwnedFd,
+    /// Mounts that the others were made from. Letting go of one waits for the kernel, so it is left to when nobody else waits.
+    pub(crate) spent: Vec<OwnedFd>,
 }
 
 /// Whose privileges build the storage, which decides how owners and overlay metadata are kept.
@@ -47,18 +47,19 @@ impl Builder {
 
 pub(crate) fn build(
     plan: &JailPlan,
-    image: Option<&OwnedFd>,
+    disk: OwnedFd,
     checkout: BorrowedFd<'_>,
     owners: Option<&OwnedFd>,
 ) -> Result<Storage, Failure> {
     let builder = Builder::of(plan.identity);
-    let disk = mount_scratch(plan.scratch, image)?;
     let upper = directory(&disk, "u", builder)?;
     let work = directory(&disk, "w", builder)?;
     directory(&disk, "h", builder)?;
     for file in &plan.replaced {
         replace(&upper, file, builder)?;
     }
+    let home = subtree(&disk, "h")?;
+    let mut spent = Vec::new();
     let workspace = match &plan.checkout {
         CheckoutView::Empty => subtree(&disk, "u")?,
         // Never the tree itself: the mount table would tell the job where on the host it lies.
@@ -67,14 +68,18 @@ pub(crate) fn build(
             let view = overlay(builder, &lower, &upper, &work)?;
             let locked = Attributes { read_only: true, ..Attributes::default() };
             set_attributes(&view, locked, false).at(Step::MountWorkspace)?;
+            spent.push(lower);
             view
         }
         CheckoutView::Copy(named) => {
             let lower = checkout_tree(builder, named, checkout, owners)?;
-            overlay(builder, &lower, &upper, &work)?
+            let view = overlay(builder, &lower, &upper, &work)?;
+            spent.push(lower);
+            view
         }
     };
-    Ok(Storage { workspace, home: subtree(&disk, "h")?, upper })
+    spent.push(disk);
+    Ok(Storage { workspace, home, upper, spent })
 }
 
 /// The checkout as a read-only mount of its own, without setuid or device files, owned by the job.
@@ -138,14 +143,9 @@ fn overlay(builder: Builder, lower: &OwnedFd, upper: &OwnedFd, work: &OwnedFd) -
     finish(&context, step)
 }
 
-fn mount_scratch(scratch: Scratch, image: Option<&OwnedFd>) -> Result<OwnedFd, Failure> {
-    match (scratch, image) {
-        (Scratch::Tmpfs(cap), None) => tmpfs(cap, "0755", Step::MountScratch),
-        (Scratch::Ext4Image, Some(image)) => mount_image(image),
-        (Scratch::Tmpfs(_), Some(_)) | (Scratch::Ext4Image, None) => {
-            Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
-        }
-    }
+/// A scratch in memory.
+pub(crate) fn scratch(cap: TmpfsCap) -> Result<OwnedFd, Failure> {
+    tmpfs(cap, "0755", Step::MountScratch)
 }
 
 /// A tmpfs bounded in bytes and inodes; one bound alone is none.
@@ -158,48 +158,10 @@ pub(crate) fn tmpfs(cap: TmpfsCap, mode: &str, step: Step) -> Result<OwnedFd, Fa
     finish(&context, step)
 }
 
-fn finish(context: &OwnedFd, step: Step) -> Result<OwnedFd, Failure> {
+pub(crate) fn finish(context: &OwnedFd, step: Step) -> Result<OwnedFd, Failure> {
     fsconfig_create(context).at(step)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).at(step)
-}
-
-fn mount_image(image: &OwnedFd) -> Result<OwnedFd, Failure> {
-    let step = Step::MountScratch;
-    let device = attach_loop(image)?;
-    let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).at(step)?;
-    fsconfig_set_string(&context, "source", device.path.as_str()).at(step)?;
-    fsconfig_set_flag(&context, "noinit_itable").at(step)?;
-    fsconfig_set_flag(&context, "nobarrier").at(step)?;
-    finish(&context, step)
-}
-
-struct LoopDevice {
-    path: String,
-    // Keeps the device from clearing itself before the mount holds it.
-    _open: OwnedFd,
-}
-
-/// Binds the image to a free loop device. Asking for a number and taking it are two calls, so a neighbour may be faster.
-fn attach_loop(image: &OwnedFd) -> Result<LoopDevice, Failure> {
-    const ATTEMPTS: u32 = 256;
-    let step = Step::MountScratch;
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let control = rustix::fs::open("/dev/loop-control", flags, Mode::empty()).at(step)?;
-    for _ in 0..ATTEMPTS {
-        let number = match pond_sys::loopdev::free_number(&control) {
-            // Of numbers, not of room on the disk.
-            Err(fault) if fault.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => break,
-            other => other.at(step)?,
-        };
-        let path = format!("/dev/loop{number}");
-        let device = rustix::fs::open(&path, flags, Mode::empty()).at(step)?;
-        match pond_sys::loopdev::configure(&device, image) {
-            Err(fault) if fault.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
-            other => return other.at(step).map(|()| LoopDevice { path, _open: device }),
-        }
-    }
-    Err(Failure { step, errno: Errno::BUSY })
 }
 
 /// Puts a file into the upper layer before the overlay exists, where it hides the checkout's own. The directories on the way

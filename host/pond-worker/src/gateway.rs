@@ -4,7 +4,6 @@
 //! Zone: host. The gateway is one of pond's own processes but talks to the job all day, so its events are bounded, decoded
 //! strictly and only ever recorded. It ends when this value goes, whatever else happens.
 
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -18,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 /// The name the gateway runs under.
-const NAME: &CStr = c"pond-gateway";
+const NAME: &str = "pond-gateway";
 /// How long a gateway may take to begin, or to say its last word.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use pond_policy::sandbox::SandboxPolicy;
 use pond_wire::jail::{Console, Door, Identity, JOB_ID, Scratch};
@@ -10,8 +11,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::cgroup::{Around, CgroupFault, CgroupHost, CgroupLimits};
 use super::ids::{self, IdRange, IdsFault};
-use super::launcher::{Belongings, Launcher, LauncherFault};
-use super::plan::{Exhibit, Facts, PlanFault, plan};
+use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
+use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
 use super::toolchain::{self, Place};
@@ -56,7 +57,8 @@ pub struct Native {
     state: StateDir,
     launcher: Launcher,
     cgroups: CgroupHost,
-    places: Vec<Place>,
+    /// What this host has to offer, looked at once, while the first launch is under way.
+    places: OnceLock<Vec<Place>>,
 }
 
 /// One job to launch.
@@ -83,7 +85,7 @@ impl Native {
         // Before the launcher: on cgroup v2 this process may have to step out of its own group, alone.
         let cgroups = CgroupHost::detect()?;
         let launcher = Launcher::start(executable)?;
-        Ok(Self { state, launcher, cgroups, places: toolchain::probe() })
+        Ok(Self { state, launcher, cgroups, places: OnceLock::new() })
     }
 
     /// What the control groups around those of jobs leave them.
@@ -109,12 +111,29 @@ impl Native {
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
+        let replaced = job.checkout.without_credentials()?;
         let (identity, range) = self.identity(job.checkout)?;
+        let scratch = scratch_of(identity, limits);
+        let disk = match scratch {
+            Scratch::Tmpfs(_) => None,
+            Scratch::Ext4Image => {
+                let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
+                Some(scratch::disk(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?)
+            }
+        };
+        let group = self.cgroups.create(
+            job.record.job().as_str(),
+            &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
+        )?;
+        // From here a process of ours waits in the group; if anything fails, dropping the group ends it.
+        let entry = group.entry();
+        self.launcher.prepare(&Groundwork { group: entry.v2, disk: disk.as_ref() })?;
         let plan = plan(&Facts {
-            places: &self.places,
+            places: self.places.get_or_init(toolchain::probe),
             identity,
+            scratch,
             checkout: &job.checkout.named,
-            replaced: &job.checkout.without_credentials()?,
+            replaced: &replaced,
             filesystem: job.policy.posture().filesystem,
             limits,
             argv: job.argv,
@@ -124,31 +143,15 @@ impl Native {
             console: job.console,
             doors: job.doors,
         })?;
-        let image = match plan.scratch {
-            Scratch::Tmpfs(_) => None,
-            Scratch::Ext4Image => {
-                let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
-                Some(scratch::image(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?)
-            }
-        };
-        let group = self.cgroups.create(
-            job.record.job().as_str(),
-            &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
-        )?;
         let pipes = Pipes::new(identity, job.console).map_err(LaunchFault::Pipes)?;
-        let entry = group.entry();
         let with = Belongings {
             stdio: pipes.stdio.iter().flat_map(Stdio::theirs).collect(),
             lifeline: pipes.lifeline.0.as_fd(),
             report: pipes.report.1.as_fd(),
             checkout: job.checkout.as_fd(),
-            image: image.as_ref().map(AsFd::as_fd),
-            cgroups: entry.v2.into_iter().chain(entry.v1).collect(),
+            cgroups: entry.v1,
         };
-        if let Err(fault) = self.launcher.send(&plan, &with) {
-            group.remove()?;
-            return Err(fault.into());
-        }
+        self.launcher.launch(&plan, &with)?;
         Ok(Running::new(pipes.keep(), group, range))
     }
 

@@ -1,18 +1,18 @@
 //! The asking side of the launcher: starts it once, sends plans, and reads its reports.
 
-use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use pond_sys::process::reap_any;
-use pond_wire::jail::{JailPlan, Report, ReportFault};
+use pond_wire::jail::{JailPlan, Report, ReportFault, word};
 use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
 
+use super::scratch::Disk;
 use crate::role;
 
 /// The name the launcher runs under; its `main` looks at nothing else to know what it is.
-const NAME: &CStr = c"pond-jail";
+const NAME: &str = "pond-jail";
 
 #[derive(Debug, thiserror::Error)]
 pub enum LauncherFault {
@@ -37,6 +37,14 @@ pub struct Launcher {
     process: OwnedFd,
 }
 
+/// What the launcher can begin with before there is a plan.
+#[derive(Debug)]
+pub(super) struct Groundwork<'a> {
+    pub(super) group: Option<BorrowedFd<'a>>,
+    /// Nothing when the scratch is memory.
+    pub(super) disk: Option<&'a Disk>,
+}
+
 /// What travels with a plan, in the order the launcher expects.
 #[derive(Debug)]
 pub(super) struct Belongings<'a> {
@@ -45,7 +53,7 @@ pub(super) struct Belongings<'a> {
     pub(super) lifeline: BorrowedFd<'a>,
     pub(super) report: BorrowedFd<'a>,
     pub(super) checkout: BorrowedFd<'a>,
-    pub(super) image: Option<BorrowedFd<'a>>,
+    /// Entries of v1 groups.
     pub(super) cgroups: Vec<BorrowedFd<'a>>,
 }
 
@@ -64,16 +72,28 @@ impl Launcher {
         self.socket = None;
     }
 
-    pub(super) fn send(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
+    /// Lets the launcher make namespaces and a disk while the caller is still planning. Making them fails as the launch does.
+    pub(super) fn prepare(&self, with: &Groundwork<'_>) -> Result<(), LauncherFault> {
+        let group = with.group.map_or(0, |_| word::GROUP);
+        let disk = with.disk.map_or(0, |_| word::DISK);
+        let files = with.disk.into_iter().flat_map(|disk| [disk.image.as_fd(), disk.template.as_fd()]);
+        let descriptors: Vec<_> = with.group.into_iter().chain(files).collect();
+        self.packet(word::PREPARE | group | disk, &descriptors)
+    }
+
+    pub(super) fn launch(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
         let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
         let plan = role::sealed("plan", &bytes).map_err(LauncherFault::Plan)?;
-        let mut descriptors = vec![plan.as_fd(), with.report];
+        let mut descriptors = vec![plan.as_fd(), with.report, with.checkout];
         descriptors.extend(&with.stdio);
-        descriptors.extend([with.lifeline, with.checkout]);
-        descriptors.extend(with.image);
+        descriptors.push(with.lifeline);
         descriptors.extend(&with.cgroups);
+        self.packet(word::LAUNCH, &descriptors)
+    }
+
+    fn packet(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), LauncherFault> {
         let socket = self.socket.as_ref().ok_or(LauncherFault::Send(io::ErrorKind::NotConnected.into()))?;
-        pond_sys::socket::send(socket, &[1], &descriptors).map_err(LauncherFault::Send)
+        pond_sys::socket::send(socket, &[word], descriptors).map_err(LauncherFault::Send)
     }
 }
 

@@ -38,6 +38,7 @@ pub struct Exhibit {
 pub(super) struct Facts<'a> {
     pub(super) places: &'a [Place],
     pub(super) identity: Identity,
+    pub(super) scratch: Scratch,
     pub(super) checkout: &'a CheckoutPath,
     pub(super) replaced: &'a [ReplacedFile],
     pub(super) filesystem: Filesystem,
@@ -69,7 +70,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
             .collect(),
         checkout,
         replaced: facts.replaced.to_vec(),
-        scratch: scratch(facts.identity, limits),
+        scratch: facts.scratch,
         tmp: tmpfs(limits.tmpfs.bytes()),
         shm: tmpfs(SHM_BYTES),
         rlimits: rlimits(limits),
@@ -92,7 +93,7 @@ fn exhibited(exhibit: &Exhibit) -> RootEntry {
 }
 
 /// Only root can mount an image; an ordinary user's scratch is memory, charged to the job.
-fn scratch(identity: Identity, limits: Limits) -> Scratch {
+pub(super) fn scratch_of(identity: Identity, limits: Limits) -> Scratch {
     match identity {
         Identity::Range { .. } => Scratch::Ext4Image,
         Identity::Single { .. } => {

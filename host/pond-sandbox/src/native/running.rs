@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_wire::jail::{Report, Step, Usage};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -93,8 +94,28 @@ impl AsFd for Upper {
 impl Drop for Upper {
     fn drop(&mut self) {
         // Only an image can be shut down, and only by root; memory has nothing to write back in the first place.
-        if let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.0) {}
+        if self.holds_much()
+            && let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.0)
+        {}
     }
+}
+
+impl Upper {
+    /// Whether writing it back could take longer than the shutdown, which the kernel announces on the console first.
+    fn holds_much(&self) -> bool {
+        const FEW_BYTES: u64 = 1 << 20;
+        const FEW_FILES: u64 = 256;
+        rustix::fs::fstatvfs(&self.0).map_or(true, |disk| {
+            disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize) > FEW_BYTES
+                || disk.f_files.saturating_sub(disk.f_ffree) > FEW_FILES
+        })
+    }
+}
+
+/// Init lets go of its socket a moment before it leaves its groups. Not a proof that it did: removing them is.
+fn await_death(init: &OwnedFd) {
+    let moment = Timespec { tv_sec: 1, tv_nsec: 0 };
+    if let Err(_looked_at_again) = poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&moment)) {}
 }
 
 /// The first failure is the cause, unless it only says that the other process had gone: then that one's own word is.
@@ -187,6 +208,9 @@ impl Running {
     /// Makes sure that nothing is left, and only then gives the result away for reading.
     pub fn finish(self, ending: Ending) -> Result<Over, RunningFault> {
         drop(self.lifeline);
+        if let Some(init) = &self.init {
+            await_death(init);
+        }
         let usage = self.group.usage()?;
         self.group.kill()?;
         self.group.remove()?;

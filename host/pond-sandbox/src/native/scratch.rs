@@ -1,11 +1,11 @@
-//! The job's disk before it is mounted: a sparse ext4 image whose size is the quota.
+//! The job's disk before it is mounted: an empty sparse file whose size is the quota, and the ext4 filesystem to put there.
 //!
-//! Formatting costs milliseconds and gives the same bytes every time, so it is done once per size: a template keeps the few
-//! blocks a fresh filesystem consists of, and every job gets a new sparse file with those blocks written to it. The file has no
-//! name; it vanishes with the last descriptor.
+//! Formatting costs milliseconds and gives the same bytes every time, so it is done once per size: a template is a sparse
+//! file with the few blocks a fresh filesystem consists of. Every job gets a new file, and the launcher copies those blocks
+//! into it. The file has no name; it vanishes with the last descriptor.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,6 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Mode, OFlags, SeekFrom as Sparse};
 
 const FORMATTERS: [&str; 3] = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4", "/usr/bin/mkfs.ext4"];
-/// A fresh filesystem of any size pond offers has far fewer blocks than this; more means the template is not ours.
-const MAX_TEMPLATE_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchFault {
@@ -37,15 +35,22 @@ pub(super) struct Quota {
     pub(super) inodes: u64,
 }
 
-/// A formatted image of `quota`, in the directory's filesystem but in no directory. What has a name until then has it in the
-/// job's own `workshop`, where a sweep looks.
-pub(super) fn image(directory: &Path, workshop: &Path, quota: Quota) -> Result<OwnedFd, ScratchFault> {
-    let template = open_template(directory, workshop, quota)?;
+/// What the launcher makes a disk from.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// As large as the quota, empty, in the directory's filesystem but in no directory.
+    pub(super) image: OwnedFd,
+    /// As large as the image, formatted; only read.
+    pub(super) template: OwnedFd,
+}
+
+/// What has a name while it is made has it in the job's own `workshop`, where a sweep looks.
+pub(super) fn disk(directory: &Path, workshop: &Path, quota: Quota) -> Result<Disk, ScratchFault> {
+    let template = open_template(directory, workshop, quota)?.into();
     let failed = |source| ScratchFault::Image { path: directory.to_owned(), source };
     let image = unnamed_file(directory, workshop).map_err(failed)?;
     image.set_len(quota.bytes).map_err(failed)?;
-    copy_blocks(template, &image).map_err(failed)?;
-    Ok(image.into())
+    Ok(Disk { image: image.into(), template })
 }
 
 fn unnamed_file(directory: &Path, workshop: &Path) -> io::Result<File> {
@@ -64,29 +69,8 @@ fn unnamed_file(directory: &Path, workshop: &Path) -> io::Result<File> {
     }
 }
 
-/// Template file: repeated (offset, length, bytes), little endian, until the end.
-fn copy_blocks(mut template: File, image: &File) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    let length = template.seek(SeekFrom::End(0))?;
-    if length > MAX_TEMPLATE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the template is too large to be one"));
-    }
-    template.seek(SeekFrom::Start(0))?;
-    template.read_to_end(&mut bytes)?;
-    let mut rest = bytes.as_slice();
-    while let Some((header, after)) = rest.split_first_chunk::<16>() {
-        let [o0, o1, o2, o3, o4, o5, o6, o7, length @ ..] = *header;
-        let offset = u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]);
-        let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
-        let block = after.get(..length).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        image.write_all_at(block, offset)?;
-        rest = after.get(length..).unwrap_or_default();
-    }
-    Ok(())
-}
-
 fn open_template(directory: &Path, workshop: &Path, quota: Quota) -> Result<File, ScratchFault> {
-    let path = directory.join(format!("ext4-{}-{}.template", quota.bytes, quota.inodes));
+    let path = directory.join(format!("ext4-{}-{}.image", quota.bytes, quota.inodes));
     match File::open(&path) {
         Ok(file) => Ok(file),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
@@ -143,12 +127,11 @@ fn format(raw: &Path, rooms: &Path, quota: Quota) -> Result<(), ScratchFault> {
     Err(ScratchFault::Formatter(said.trim().lines().next_back().unwrap_or_default().to_owned()))
 }
 
-/// Copies what the formatter wrote, skipping holes and blocks of zeros; neighbouring blocks are kept together.
+/// Copies what the formatter wrote, leaving holes and blocks of zeros out.
 fn pack(raw: &Path, packed: &Path) -> io::Result<()> {
     const BLOCK: u64 = 4096;
-    let raw = File::open(raw)?;
-    let mut packed = io::BufWriter::new(File::create(packed)?);
-    let mut run = Vec::new();
+    let (raw, packed) = (File::open(raw)?, File::create(packed)?);
+    packed.set_len(raw.metadata()?.len())?;
     let mut offset = 0;
     while let Ok(start) = rustix::fs::seek(&raw, Sparse::Data(offset)) {
         let end = rustix::fs::seek(&raw, Sparse::Hole(start))?;
@@ -156,26 +139,11 @@ fn pack(raw: &Path, packed: &Path) -> io::Result<()> {
         while offset < end {
             let mut block = vec![0; usize::try_from(BLOCK.min(end - offset)).unwrap_or(0)];
             raw.read_exact_at(&mut block, offset)?;
-            if block.iter().all(|byte| *byte == 0) {
-                write_run(&mut packed, offset, &mut run)?;
-            } else {
-                run.extend_from_slice(&block);
+            if block.iter().any(|byte| *byte != 0) {
+                packed.write_all_at(&block, offset)?;
             }
             offset += block.len() as u64;
         }
-        write_run(&mut packed, offset, &mut run)?;
     }
-    packed.into_inner()?.sync_all()
-}
-
-/// Writes the blocks gathered up to `end`, if any.
-fn write_run(packed: &mut impl Write, end: u64, run: &mut Vec<u8>) -> io::Result<()> {
-    if !run.is_empty() {
-        let length = run.len() as u64;
-        packed.write_all(&(end - length).to_le_bytes())?;
-        packed.write_all(&length.to_le_bytes())?;
-        packed.write_all(run)?;
-        run.clear();
-    }
-    Ok(())
+    packed.sync_all()
 }

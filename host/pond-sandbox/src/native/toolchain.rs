@@ -29,8 +29,8 @@ const SETTINGS: [&str; 12] = [
 /// The start of the names of settings directories that Java keeps outside its own, version and all.
 const JAVA_SETTINGS: &str = "java-";
 
-/// A file of this size or less is copied: that costs less than a mount.
-const COPIED_BYTES: u64 = 16 << 10;
+/// A file of this size or less is copied: up to here that costs less than a mount, on its way through the plan and all.
+const COPIED_BYTES: u64 = 4 << 10;
 
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 

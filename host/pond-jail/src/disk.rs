@@ -1,0 +1,132 @@
+//! A disk of a job's own: an ext4 filesystem in a file, as a detached mount.
+//!
+//! Zone: privileged. Nothing here waits for the host's disk to write anything of the job's: the kernel flushes a file when it
+//! becomes a loop device, so the file is still empty then, and what is copied into it afterwards stays in the page cache
+//! unless the job lives long or writes much.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use pond_wire::jail::Step;
+use rustix::fs::{Mode, OFlags, SeekFrom, seek};
+use rustix::io::{Errno, pread, pwrite};
+use rustix::mount::{FsOpenFlags, fsconfig_set_flag, fsconfig_set_string, fsopen};
+
+use crate::fault::{At, Failure};
+use crate::storage;
+
+const STEP: Step = Step::MountScratch;
+/// A fresh filesystem of any size pond offers has far less than this; more means the template is not ours.
+const MAX_TEMPLATE_BYTES: u64 = 64 << 20;
+
+/// An empty sparse file, and one of the same size with a fresh filesystem in it.
+pub(crate) struct Disk {
+    pub(crate) image: OwnedFd,
+    pub(crate) template: OwnedFd,
+}
+
+impl Disk {
+    pub(crate) fn mount(&self) -> Result<OwnedFd, Failure> {
+        let device = attach_loop(&self.image)?;
+        self.fill()?;
+        let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).at(STEP)?;
+        fsconfig_set_string(&context, "source", device.path.as_str()).at(STEP)?;
+        fsconfig_set_flag(&context, "noinit_itable").at(STEP)?;
+        fsconfig_set_flag(&context, "nobarrier").at(STEP)?;
+        storage::finish(&context, STEP)
+    }
+
+    /// Copies what the template holds and leaves the rest a hole.
+    fn fill(&self) -> Result<(), Failure> {
+        let mut buffer = vec![0; 32 << 10];
+        let (mut offset, mut copied) = (0, 0);
+        loop {
+            offset = match seek(&self.template, SeekFrom::Data(offset)) {
+                Err(Errno::NXIO) => return Ok(()),
+                other => other.at(STEP)?,
+            };
+            let hole = seek(&self.template, SeekFrom::Hole(offset)).at(STEP)?;
+            copied += hole - offset;
+            if copied > MAX_TEMPLATE_BYTES {
+                return Err(Failure { step: STEP, errno: Errno::FBIG });
+            }
+            while offset < hole {
+                let length = buffer.len().min(usize::try_from(hole - offset).unwrap_or(usize::MAX));
+                let block = buffer.get_mut(..length).unwrap_or_default();
+                let read = pread(&self.template, &mut *block, offset).at(STEP)?;
+                let written = pwrite(&self.image, block.get(..read).unwrap_or_default(), offset).at(STEP)?;
+                if written == 0 {
+                    return Err(Failure { step: STEP, errno: Errno::IO });
+                }
+                offset += written as u64;
+            }
+        }
+    }
+}
+
+struct LoopDevice {
+    path: String,
+    // Keeps the device from clearing itself before the mount holds it.
+    _open: OwnedFd,
+}
+
+/// Binds the image to a free loop device. Asking for a number and taking it are two calls, so a neighbour may be faster.
+fn attach_loop(image: &OwnedFd) -> Result<LoopDevice, Failure> {
+    const ATTEMPTS: u32 = 256;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let control = rustix::fs::open("/dev/loop-control", flags, Mode::empty()).at(STEP)?;
+    for _ in 0..ATTEMPTS {
+        let number = match pond_sys::loopdev::free_number(&control) {
+            // Of numbers, not of room on the disk.
+            Err(fault) if fault.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => break,
+            other => other.at(STEP)?,
+        };
+        let path = format!("/dev/loop{number}");
+        let device = rustix::fs::open(&path, flags, Mode::empty()).at(STEP)?;
+        match pond_sys::loopdev::configure(&device, image.as_fd()) {
+            Err(fault) if fault.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
+            other => return other.at(STEP).map(|()| LoopDevice { path, _open: device }),
+        }
+    }
+    Err(Failure { step: STEP, errno: Errno::BUSY })
+}
+
+#[cfg(test)]
+mod tests {
+    //! An image gets the template's blocks and nothing else.
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    fn sparse(bytes: u64) -> OwnedFd {
+        let file = memfd_create("disk", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, bytes).unwrap();
+        file
+    }
+
+    fn content(file: &OwnedFd, bytes: usize) -> Vec<u8> {
+        let mut all = vec![0; bytes];
+        assert_eq!(pread(file, &mut *all, 0).unwrap(), bytes);
+        all
+    }
+
+    #[test]
+    fn blocks_are_copied_and_holes_stay_holes() {
+        const SIZE: usize = 1 << 20;
+        let disk = Disk { image: sparse(SIZE as u64), template: sparse(SIZE as u64) };
+        for (offset, length) in [(0, 100_000), (512 << 10, 1), (SIZE as u64 - 4096, 4096)] {
+            pwrite(&disk.template, &vec![7; length], offset).unwrap();
+        }
+        disk.fill().unwrap();
+        assert_eq!(content(&disk.image, SIZE), content(&disk.template, SIZE));
+        assert_eq!(seek(&disk.image, SeekFrom::Hole(0)), seek(&disk.template, SeekFrom::Hole(0)));
+    }
+
+    #[test]
+    fn a_template_with_too_much_in_it_is_none() {
+        let template = sparse(MAX_TEMPLATE_BYTES + 4096);
+        for block in 0..=MAX_TEMPLATE_BYTES / 4096 {
+            pwrite(&template, &[1], block * 4096).unwrap();
+        }
+        let disk = Disk { image: sparse(MAX_TEMPLATE_BYTES + 4096), template };
+        assert_eq!(disk.fill(), Err(Failure { step: STEP, errno: Errno::FBIG }));
+    }
+}
