@@ -126,6 +126,7 @@ impl Resident {
             tools: &[],
             console: Console::Pipes,
             doors: &[],
+            home: &[],
         };
         let running = self.native.launch(&job)?;
         Ok((record, running))

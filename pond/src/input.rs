@@ -27,7 +27,8 @@ fn from_stdin() -> Result<Vec<u8>, Refusal> {
     bounded(stdin().lock(), "standard input")
 }
 
-fn from_file(file: &FilePath) -> Result<Vec<u8>, Refusal> {
+/// A regular file of bounded size.
+pub(crate) fn from_file(file: &FilePath) -> Result<Vec<u8>, Refusal> {
     let name = quote(&file.to_string_lossy());
     let failed = |error: rustix::io::Errno| unreadable(format!("{name} cannot be read: {error}"));
     // Opening a pipe without a writer would wait for one.

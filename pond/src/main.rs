@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 mod host_cmd;
 mod input;
+mod operator;
 mod output;
 mod policy_cmd;
 mod preflight_cmd;

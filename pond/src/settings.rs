@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use pond_policy::refusal::Refusals;
 use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, parse_resolvers};
+use zeroize::Zeroizing;
 
 /// What the operator demands of every sandbox on this machine.
 pub(crate) fn sandbox() -> Result<Settings, Refusals> {
@@ -14,6 +15,30 @@ pub(crate) fn sandbox() -> Result<Settings, Refusals> {
 /// Who gateways of this machine ask for addresses; nobody in particular when the operator does not say.
 pub(crate) fn resolvers() -> Result<Vec<SocketAddr>, Refusals> {
     text(RESOLVER).map_or(Ok(Vec::new()), |text| parse_resolvers(&text))
+}
+
+/// The operator's file: as told, which must then be there, else the usual place for it.
+pub(crate) fn operator_file() -> OperatorFile {
+    let named = |variable: &str| text(variable).filter(|text| !text.is_empty()).map(PathBuf::from);
+    if let Some(path) = named("POND_CONFIG") {
+        return OperatorFile::Told(path);
+    }
+    if rustix::process::geteuid().is_root() {
+        return OperatorFile::Usual(Some(PathBuf::from("/etc/pond/pond.toml")));
+    }
+    let place = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
+    OperatorFile::Usual(place.map(|place| place.join("pond/pond.toml")))
+}
+
+#[derive(Debug)]
+pub(crate) enum OperatorFile {
+    Told(PathBuf),
+    Usual(Option<PathBuf>),
+}
+
+/// A variable that holds a key.
+pub(crate) fn secret(variable: &str) -> Option<Zeroizing<Vec<u8>>> {
+    text(variable).filter(|text| !text.is_empty()).map(|text| Zeroizing::new(text.into_bytes()))
 }
 
 /// The caller's home directory.

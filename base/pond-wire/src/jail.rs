@@ -40,6 +40,8 @@ pub struct JailPlan {
     pub checkout: CheckoutView,
     /// Files the job sees in place of the checkout's own, such as a git configuration without its credentials.
     pub replaced: Vec<ReplacedFile>,
+    /// Files the job finds in its home directory, its own to change.
+    pub home: Vec<HomeFile>,
     pub scratch: Scratch,
     pub tmp: TmpfsCap,
     pub shm: TmpfsCap,
@@ -129,6 +131,14 @@ pub enum CheckoutView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplacedFile {
+    pub path: String,
+    pub content: String,
+}
+
+/// A file by its path below the job's home directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HomeFile {
     pub path: String,
     pub content: String,
 }

@@ -16,7 +16,7 @@ use crate::fault::{At, Failure};
 use crate::request::{self, Launch, Order};
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
-use crate::{doors, idmap, job, root, storage, terminal};
+use crate::{doors, home, idmap, job, root, storage, terminal};
 
 /// The parent's word that the identity stands; the launch travels along.
 pub(crate) const ORDERS: u8 = 1;
@@ -80,6 +80,7 @@ fn enter(
     let storage = receive_storage(order, parent)?;
     root::enter(&new_root, &storage)?;
     drop(new_root);
+    home::furnish(plan)?;
     let terminal = terminal::open(plan.console)?;
     // 6. The asking side learns where to read results, and may hold the job back until its own half is ready.
     announce(report, &storage, terminal.as_ref())?;

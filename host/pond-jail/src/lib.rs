@@ -11,6 +11,7 @@ mod disk;
 mod doors;
 mod enter;
 mod fault;
+mod home;
 mod idmap;
 mod inside;
 mod job;

@@ -67,6 +67,7 @@ impl Range<'_> {
             tools: &[],
             console: Console::Pipes,
             doors: &[],
+            home: &[],
         };
         let running = match self.native.launch(&job) {
             Ok(running) => running,

@@ -59,6 +59,7 @@ fn run() -> anyhow::Result<Ending> {
         tools: &[],
         console: Console::Pipes,
         doors: &[],
+        home: &[],
     };
     let bounds = Bounds { wall: PATIENCE, output_bytes: 0 };
     let wiring = Wiring { input: None, interrupt: None, terminal: None, rooms: &[] };

@@ -22,6 +22,12 @@ pub(crate) struct RunArgs {
     /// A host the job may reach over TLS besides the defaults.
     #[arg(long = "allow-host", value_name = "HOST")]
     pub(crate) allow_hosts: Vec<String>,
+    /// A model of pond.toml the job may talk to, as NAME or NAME:ID; its key stays outside.
+    #[arg(long, value_name = "NAME[:ID]")]
+    pub(crate) model: Option<String>,
+    /// What the model may cost in all.
+    #[arg(long, value_name = "CENTS", default_value_t = 100, requires = "model")]
+    pub(crate) max_cost_cents: u64,
     /// Memory limit, such as 512m or 4g.
     #[arg(long)]
     memory: Option<String>,

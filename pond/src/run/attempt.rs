@@ -14,7 +14,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::cgroup::Around;
 use pond_sandbox::native::{Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
-use pond_wire::jail::Console;
+use pond_wire::jail::{Console, HomeFile};
 use pond_worker::collect::{Above, Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
@@ -124,7 +124,15 @@ impl Attempt<'_> {
     fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Seen> {
         let Request { args, policy, env, tools, console, .. } = self.request;
         let id = self.record.job().as_str();
-        let way_out = egress::start(policy, id, self.request.resolvers.clone(), Path::new(OWN_EXECUTABLE))?;
+        let (home, way_out) = match self.request.way_out.take() {
+            None => (Vec::new(), None),
+            Some((plan, model)) => {
+                let home = model.iter().flat_map(|model| model.harness.files.clone());
+                let home = home.map(|(path, content)| HomeFile { path, content }).collect();
+                let resolvers = self.request.resolvers.to_vec();
+                (home, egress::start(plan, id, resolvers, model, Path::new(OWN_EXECUTABLE))?)
+            }
+        };
         let job = Job {
             record: self.record,
             policy,
@@ -135,6 +143,7 @@ impl Attempt<'_> {
             tools,
             console: *console,
             doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
+            home: &home,
         };
         let mut running = native.launch(&job)?;
         native.retire();

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +14,17 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use pond_policy::egress::HostRule;
+use pond_policy::harness::proxy_environment;
+use pond_policy::operator::Operator;
 use pond_policy::profile::Network;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::native::Running;
+use pond_wire::gateway::doors::PROXY;
 use pond_wire::gateway::{Caps, Event, Identity, Order, Reach};
 use pond_wire::jail::Door;
 use pond_worker::gateway::Gateway;
 
+use super::model::Chosen;
 use super::traffic::Traffic;
 
 /// Where a run's verdicts are kept, one JSON object per line.
@@ -53,28 +58,80 @@ pub(super) struct Watched {
     listener: JoinHandle<anyhow::Result<Traffic>>,
 }
 
-/// Starts the gateway the policy asks for; nothing, where it lets nothing out.
-pub(super) fn start(
+/// What decides where a run may go.
+#[derive(Debug)]
+pub(super) struct Plan {
+    reach: Option<Reach>,
+    pub(super) doors: Vec<Door>,
+    /// What leads the job's tools to the doors.
+    pub(super) env: Vec<(String, String)>,
+}
+
+/// Decides what the posture, the operator's file and the flags let out.
+pub(super) fn plan(
     policy: &SandboxPolicy,
-    job: &str,
-    resolvers: Vec<SocketAddr>,
-    executable: &Path,
-) -> anyhow::Result<Option<WayOut>> {
-    let (reach, doors) = match policy.posture().network {
-        Network::Sealed | Network::BrokerOnly => return Ok(None),
+    operator: &Operator,
+    asked: &[String],
+    with_model: bool,
+) -> anyhow::Result<Plan> {
+    let broker = with_model.then_some(Door::Broker);
+    match policy.posture().network {
+        Network::Sealed if with_model => {
+            bail!("{} has no network at all, so no model either", policy.profile().name())
+        }
+        Network::Sealed => Ok(Plan { reach: None, doors: Vec::new(), env: Vec::new() }),
+        Network::BrokerOnly => {
+            let reach = with_model.then_some(Reach::BrokerOnly);
+            Ok(Plan { reach, doors: broker.into_iter().collect(), env: Vec::new() })
+        }
         Network::Allowlist => {
-            let allow = policy.allow().iter().map(ToString::to_string).collect();
-            (Reach::Allowlist { allow, deny: Vec::new() }, doors(policy.allow()))
+            let allow = allowed(operator, asked)?;
+            let doors = doors(&allow).into_iter().chain(broker).collect();
+            let text = |rules: &[HostRule]| rules.iter().map(ToString::to_string).collect();
+            let reach = Reach::Allowlist { allow: text(&allow), deny: text(&operator.egress.deny) };
+            let env = proxy_environment(&PROXY.ip().to_string(), PROXY.port());
+            Ok(Plan { reach: Some(reach), doors, env })
         }
         Network::Internet | Network::Open => bail!("the native backend does not offer this network"),
-    };
+    }
+}
+
+/// The operator's presets and rules, then what this run asks for, each once.
+fn allowed(operator: &Operator, asked: &[String]) -> anyhow::Result<Vec<HostRule>> {
+    let mut rules = Vec::new();
+    for preset in &operator.egress.presets {
+        rules.extend(preset.rules()?);
+    }
+    rules.extend(operator.egress.allow.iter().cloned());
+    for text in asked {
+        rules.push(HostRule::parse_config(text)?);
+    }
+    let mut unique: Vec<HostRule> = Vec::new();
+    for rule in rules {
+        if !unique.contains(&rule) {
+            unique.push(rule);
+        }
+    }
+    Ok(unique)
+}
+
+/// Starts the gateway the plan asks for; nothing, where it lets nothing out.
+pub(super) fn start(
+    plan: Plan,
+    job: &str,
+    resolvers: Vec<SocketAddr>,
+    model: Option<Chosen>,
+    executable: &Path,
+) -> anyhow::Result<Option<WayOut>> {
+    let Plan { reach: Some(reach), doors, .. } = plan else { return Ok(None) };
     let identity = rustix::process::geteuid().is_root().then(|| {
         let own = FIRST_ID + std::process::id();
         Identity { uid: own, gid: own }
     });
-    let order =
-        Order { job: job.to_owned(), reach, resolvers, nat64: None, caps: CAPS, broker: None, identity };
-    Ok(Some(WayOut { gateway: Gateway::start(executable, &order, &[])?, doors }))
+    let (broker, key) = model.map(|model| (model.order, model.key)).unzip();
+    let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps: CAPS, broker, identity };
+    let keys: Vec<_> = key.iter().map(AsFd::as_fd).collect();
+    Ok(Some(WayOut { gateway: Gateway::start(executable, &order, &keys)?, doors }))
 }
 
 /// One front door for each port a rule names; clients that speak to a proxy need only the first.

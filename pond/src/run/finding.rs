@@ -33,7 +33,7 @@ pub(crate) struct Finding {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     Network,
-    Command,
+    Model,
     Disk,
     Filter,
     Memory,

@@ -10,6 +10,7 @@ mod egress;
 mod export;
 mod finding;
 mod gather;
+mod model;
 mod outlet;
 mod shortage;
 mod sink;
@@ -19,6 +20,7 @@ mod traffic;
 mod unconfined;
 mod verdict;
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -29,6 +31,7 @@ use anyhow::{Context, bail};
 use pond_policy::backend::Backend;
 use pond_policy::capability::Capability;
 use pond_policy::duration::Timeout;
+use pond_policy::operator::Operator;
 use pond_policy::profile::{Commands, Network};
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
@@ -46,7 +49,7 @@ use summary::Summary;
 pub(crate) use verdict::Verdict;
 
 use crate::audit::{self, Audit, Fate};
-use crate::{output, runs, settings};
+use crate::{operator, output, runs, settings};
 
 /// This very file, even when it was replaced or removed since it started.
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
@@ -58,7 +61,7 @@ const DESCRIPTORS: u64 = 64;
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
     match resolve(args) {
         Err(refusals) => output::refused(refusals, args.json),
-        Ok((policy, resolvers)) => match run(args, &policy, resolvers) {
+        Ok(resolved) => match run(args, &resolved) {
             Ok(code) => ExitCode::from(code),
             Err(fault) => output::failed(&shortage::advised(fault), args.json),
         },
@@ -74,15 +77,41 @@ struct Request<'a> {
     artifacts: Vec<RelPath>,
     tools: Vec<Provided>,
     console: Console,
-    resolvers: Vec<SocketAddr>,
+    resolvers: &'a [SocketAddr],
+    /// Where the job may go, until its gateway is started.
+    way_out: RefCell<Option<(egress::Plan, Option<model::Chosen>)>>,
 }
 
-fn run(args: &RunArgs, policy: &SandboxPolicy, resolvers: Vec<SocketAddr>) -> anyhow::Result<u8> {
+/// What a command line means, as far as it can be known without touching anything.
+#[derive(Debug)]
+struct Resolved {
+    policy: SandboxPolicy,
+    resolvers: Vec<SocketAddr>,
+    operator: Operator,
+}
+
+fn run(args: &RunArgs, resolved: &Resolved) -> anyhow::Result<u8> {
+    let Resolved { policy, operator, .. } = resolved;
     enough_descriptors()?;
     let console = terminal::console(args.terminal())?;
-    let env = terminal::environment(console, environment(&args.env)?);
+    let program = args.argv.first().map_or("", String::as_str);
+    let choose = |wish: &String| model::choose(operator, wish, args.max_cost_cents, program);
+    let model = args.model.as_ref().map(choose).transpose()?;
+    let network = if policy.profile().is_confined() {
+        Some(egress::plan(policy, operator, &args.allow_hosts, model.is_some())?)
+    } else if model.is_some() {
+        bail!("a model's key is kept from a job by its sandbox; {} has none", policy.profile().name())
+    } else {
+        None
+    };
+    let led = network.iter().flat_map(|network| network.env.clone());
+    let led = led.chain(model.iter().flat_map(|model| model.harness.env.clone())).collect();
+    let env = terminal::environment(console, environment(led, &args.env)?);
     let artifacts = export::declared(&args.artifacts)?;
-    let request = Request { args, policy, env, artifacts, tools: tools(&args.tools)?, console, resolvers };
+    let tools = tools(&args.tools)?;
+    let way_out = RefCell::new(network.map(|network| (network, model)));
+    let request =
+        Request { args, policy, env, artifacts, tools, console, resolvers: &resolved.resolvers, way_out };
     let state = runs::state()?;
     let audit = Audit::open(&state)?;
     let backend = if policy.profile().is_confined() { Backend::Native.name() } else { "none" };
@@ -130,11 +159,16 @@ fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
     Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
 }
 
-/// The worker's own resolution over the block the flags spell, and who is asked for addresses.
-fn resolve(args: &RunArgs) -> Result<(SandboxPolicy, Vec<SocketAddr>), Refusals> {
+/// The worker's own resolution over the block the flags spell, and the operator's settings around it.
+fn resolve(args: &RunArgs) -> Result<Resolved, Refusals> {
     let resolvers = settings::resolvers()?;
+    let operator = operator::load()?;
+    Ok(Resolved { policy: policy(args)?, resolvers, operator })
+}
+
+fn policy(args: &RunArgs) -> Result<SandboxPolicy, Refusals> {
     let policy = pond_policy::sandbox::resolve(Some(&args.block()), &settings::sandbox()?)?;
-    let Some(text) = &args.timeout else { return Ok((policy, resolvers)) };
+    let Some(text) = &args.timeout else { return Ok(policy) };
     let path = pond_policy::path::Path::root().field("timeout");
     let refused = |refusal: Refusal| {
         let mut refusals = Refusals::default();
@@ -143,7 +177,7 @@ fn resolve(args: &RunArgs) -> Result<(SandboxPolicy, Vec<SocketAddr>), Refusals>
     };
     let timeout = Timeout::parse(text)
         .map_err(|fault| refused(Refusal::new(Code::TimeoutInvalid, &path, fault.to_string())))?;
-    Ok((policy.with_timeout(timeout, &path).map_err(refused)?, resolvers))
+    policy.with_timeout(timeout, &path).map_err(refused)
 }
 
 /// Refuses what this host's native backend cannot do yet, rather than do less than was asked.
@@ -179,13 +213,14 @@ fn enough_descriptors() -> anyhow::Result<()> {
     }
 }
 
-fn environment(pairs: &[String]) -> anyhow::Result<Vec<(String, String)>> {
-    pairs
-        .iter()
-        .map(|pair| match pair.split_once('=') {
+/// What leads the job's tools out, then the caller's own, which may say otherwise.
+fn environment(led: Vec<(String, String)>, pairs: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    led.into_iter()
+        .map(Ok)
+        .chain(pairs.iter().map(|pair| match pair.split_once('=') {
             Some((name, value)) if is_variable(name) => Ok((name.to_owned(), value.to_owned())),
             _ => bail!("--env {pair:?}: write NAME=VALUE, the name of letters, digits and underscores"),
-        })
+        }))
         .collect()
 }
 

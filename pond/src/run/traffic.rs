@@ -1,6 +1,8 @@
 //! What a run's gateway said of its traffic, in the few words a summary has room for.
 
-use pond_wire::gateway::{Event, HostTotals, Totals};
+use std::collections::BTreeMap;
+
+use pond_wire::gateway::{Event, HostTotals, ModelCall, ModelOutcome, Totals};
 use serde::Serialize;
 
 use super::finding::{Finding, Kind};
@@ -22,24 +24,73 @@ pub(crate) enum NetworkSummary {
 pub(crate) struct Traffic {
     pub(super) hosts: Vec<HostTotals>,
     pub(super) totals: Totals,
+    /// What each model was asked and what it cost, by the operator's name for it.
+    pub(super) models: BTreeMap<String, ModelTotals>,
     /// The gateway was gone before the job was: from then on nothing got out.
     pub(super) ended_early: bool,
     /// Events that found no room in the record.
     pub(super) unwritten: u64,
 }
 
+/// Requests that did not get as far as a model.
+const NO_MODEL: &str = "the broker";
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct ModelTotals {
+    calls: u64,
+    input_tokens: u64,
+    cached_tokens: u64,
+    output_tokens: u64,
+    cost_microcents: u64,
+    /// How often each code refused or ended a request.
+    refusals: BTreeMap<String, u64>,
+}
+
+impl ModelTotals {
+    fn take(&mut self, call: ModelCall) {
+        self.calls += 1;
+        self.input_tokens = self.input_tokens.saturating_add(call.input_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(call.cached_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(call.output_tokens);
+        self.cost_microcents = self.cost_microcents.saturating_add(call.cost_microcents);
+        let code = match call.outcome {
+            ModelOutcome::Refused(code) | ModelOutcome::Failed(code) => code,
+            ModelOutcome::Cut => CUT.to_owned(),
+            ModelOutcome::Served | ModelOutcome::ClientLeft => return,
+        };
+        *self.refusals.entry(code).or_default() += 1;
+    }
+
+    fn line(&self, name: &str) -> String {
+        let calls = counted(usize::try_from(self.calls).unwrap_or(usize::MAX), "request");
+        let tokens = self.input_tokens.saturating_add(self.cached_tokens);
+        let (cents, part) = (self.cost_microcents / MICROCENTS, self.cost_microcents % MICROCENTS / 10_000);
+        format!(
+            "model {name}: {calls}, {tokens} tokens in, {} out, {cents}.{part:02} cents",
+            self.output_tokens
+        )
+    }
+}
+
+/// A stream that reached the ceiling.
+const CUT: &str = "budget_cut";
+const MICROCENTS: u64 = 1_000_000;
+
 impl Traffic {
     pub(super) fn take(&mut self, event: Event) {
         match event {
             Event::Host(host) => self.hosts.push(host),
             Event::Summary(totals) => self.totals = totals,
+            Event::Model(call) => {
+                let name = call.model.clone().unwrap_or_else(|| NO_MODEL.to_owned());
+                self.models.entry(name).or_default().take(call);
+            }
             Event::Serving
             | Event::Failed { .. }
             | Event::Refused(_)
             | Event::Flood { .. }
             | Event::Opened(_)
             | Event::Closed(_)
-            | Event::Model(_)
             | Event::RulesReplaced { .. }
             | Event::RulesRefused { .. } => {}
         }
@@ -69,7 +120,9 @@ impl NetworkSummary {
         let gone = traffic
             .ended_early
             .then(|| "the gateway ended before the job; nothing got out after that".to_owned());
-        reached.into_iter().chain(gone).collect()
+        let models = traffic.models.iter().filter(|(name, _)| name.as_str() != NO_MODEL);
+        let models = models.map(|(name, totals)| totals.line(name));
+        reached.into_iter().chain(models).chain(gone).collect()
     }
 
     pub(super) fn findings(&self) -> Vec<Finding> {
@@ -85,8 +138,30 @@ impl NetworkSummary {
                 advice: advice(refusal.hint),
             })
         };
-        traffic.hosts.iter().flat_map(of_host).collect()
+        let of_model = |(name, totals): (&String, &ModelTotals)| {
+            let name = name.clone();
+            totals.refusals.clone().into_iter().map(move |(code, count)| Finding {
+                kind: Kind::Model,
+                what: format!("{name} refused a request"),
+                count,
+                rule: "the broker's rules".to_owned(),
+                advice: model_advice(&code),
+                code,
+            })
+        };
+        let hosts = traffic.hosts.iter().flat_map(of_host);
+        hosts.chain(traffic.models.iter().flat_map(of_model)).collect()
     }
+}
+
+fn model_advice(code: &str) -> String {
+    let text = match code {
+        CUT | "budget_exhausted" => "allow it to cost more with --max-cost-cents",
+        "provider_tools" => "set provider_tools = true for the model in pond.toml",
+        "model_not_allowed" | "model_unknown" => "list the id, with its price, in pond.toml",
+        _ => "docs/egress.md lists the broker's codes",
+    };
+    text.to_owned()
 }
 
 /// A hint is a flag where one would help, and otherwise a reason.

@@ -26,6 +26,7 @@ pub enum Step {
     MountProc,
     MountDevices,
     PivotRoot,
+    Furnish,
     Announce,
     Rlimits,
     ForkJob,
@@ -41,7 +42,7 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [(Step, &'static str); 32] = [
+    const ALL: [(Step, &'static str); 33] = [
         (Step::ReadPlan, "read the plan"),
         (Step::CheckPlan, "check the plan"),
         (Step::MapOwner, "map the checkout's owner"),
@@ -62,6 +63,7 @@ impl Step {
         (Step::MountProc, "mount /proc"),
         (Step::MountDevices, "mount the devices"),
         (Step::PivotRoot, "leave the host's root"),
+        (Step::Furnish, "put files into the home directory"),
         (Step::Announce, "announce readiness"),
         (Step::Rlimits, "set the resource limits"),
         (Step::ForkJob, "fork the job"),

@@ -1,6 +1,6 @@
 //! A plan that would let a terminal or a disk of the host in is refused, whoever made it.
 
-use pond_wire::jail::{Identity, Program, Rlimits, Scratch, Start};
+use pond_wire::jail::{HomeFile, Identity, Program, Rlimits, Scratch, Start};
 
 use super::*;
 
@@ -14,6 +14,7 @@ fn plan(console: Console, root: Vec<RootEntry>) -> JailPlan {
         root,
         checkout: CheckoutView::Empty,
         replaced: Vec::new(),
+        home: Vec::new(),
         scratch: Scratch::Tmpfs(cap),
         tmp: cap,
         shm: cap,
@@ -94,4 +95,16 @@ fn a_job_with_doors_waits_until_they_are_served() {
     }
     let many: Vec<Door> = (1000..1040).map(front).collect();
     assert!(!with(&many, Start::OnGo));
+}
+
+#[test]
+fn a_file_of_the_home_directory_stays_below_it() {
+    let with = |path: &str| {
+        let home = vec![HomeFile { path: path.to_owned(), content: String::new() }];
+        check(&JailPlan { home, ..plan(Console::Pipes, Vec::new()) }).is_ok()
+    };
+    assert!(with(".codex/config.toml"));
+    for wrong in ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/."] {
+        assert!(!with(wrong), "{wrong}");
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Console, Door, Identity, JOB_ID, Scratch};
+use pond_wire::jail::{Console, Door, HomeFile, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -77,6 +77,8 @@ pub struct Job<'a> {
     pub console: Console,
     /// Listeners for a gateway; the job then waits for [`Running::go`].
     pub doors: &'a [Door],
+    /// What the job finds in its home directory.
+    pub home: &'a [HomeFile],
 }
 
 impl Native {
@@ -142,6 +144,7 @@ impl Native {
             tools: job.tools,
             console: job.console,
             doors: job.doors,
+            home: job.home,
         })?;
         let pipes = Pipes::new(identity, job.console).map_err(LaunchFault::Pipes)?;
         let with = Belongings {

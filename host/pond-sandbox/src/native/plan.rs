@@ -3,8 +3,8 @@
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
 use pond_wire::jail::{
-    BindKind, CheckoutPath, CheckoutView, Console, Door, HOME, Identity, JailPlan, Program, ReplacedFile,
-    Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
+    BindKind, CheckoutPath, CheckoutView, Console, Door, HOME, HomeFile, Identity, JailPlan, Program,
+    ReplacedFile, Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
 };
 
 use super::toolchain::{self, Place};
@@ -49,6 +49,7 @@ pub(super) struct Facts<'a> {
     pub(super) tools: &'a [Provided],
     pub(super) console: Console,
     pub(super) doors: &'a [Door],
+    pub(super) home: &'a [HomeFile],
 }
 
 pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
@@ -70,6 +71,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
             .collect(),
         checkout,
         replaced: facts.replaced.to_vec(),
+        home: facts.home.to_vec(),
         scratch: facts.scratch,
         tmp: tmpfs(limits.tmpfs.bytes()),
         shm: tmpfs(SHM_BYTES),

@@ -52,7 +52,8 @@ pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
         | Step::MountProc
         | Step::MountDevices
         | Step::Terminal
-        | Step::PivotRoot => Some(HOST_NOT_CONTAINER),
+        | Step::PivotRoot
+        | Step::Furnish => Some(HOST_NOT_CONTAINER),
         Step::BecomeRootInside
         | Step::Announce
         | Step::Rlimits

@@ -1,0 +1,137 @@
+//! The model of a run: chosen from the operator's file, its key read here and handed on as a descriptor, and what the job is
+//! given instead of it.
+//!
+//! Invariant: the key is in this process's memory only until it is in the pipe, and in no argument, file, variable or record.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use anyhow::{Context, bail};
+use pond_policy::harness::{self, Agent, DUMMY_ENTROPY, Harness, Values, dummy_key};
+use pond_policy::operator::{Credential, Model, Operator};
+use pond_wire::gateway::broker::{self as wire, MAX_KEY_BYTES};
+use pond_wire::gateway::doors::BROKER;
+use rustix::fs::OFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
+use zeroize::Zeroizing;
+
+use crate::settings;
+
+/// The largest request any of the APIs takes.
+const BODY_BYTES: u64 = 32 << 20;
+const MICROCENTS: u64 = 1_000_000;
+const READABLE_BY_OTHERS: u32 = 0o077;
+
+/// A model a run was given.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) order: wire::Broker,
+    pub(super) key: OwnedFd,
+    pub(super) harness: Harness,
+}
+
+/// Finds the model `wish` names and prepares everything for it. `program` is what the job will run.
+pub(super) fn choose(
+    operator: &Operator,
+    wish: &str,
+    max_cost_cents: u64,
+    program: &str,
+) -> anyhow::Result<Chosen> {
+    let (name, id) = wish.split_once(':').map_or((wish, None), |(name, id)| (name, Some(id)));
+    let model = operator.model(name).with_context(|| unknown(operator, name))?;
+    let id = match id {
+        None => model.ids.first().map(|(id, _)| id.as_str()).context("the model lists no id")?,
+        Some(id) if model.ids.iter().any(|(known, _)| known == id) => id,
+        Some(id) => bail!("model {name} does not list {id:?} in pond.toml"),
+    };
+    let key = read_key(&model.credential).with_context(|| format!("reading the key of model {name}"))?;
+    let mut entropy = [0; DUMMY_ENTROPY];
+    rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())?;
+    let dummy = dummy_key(model.api, key.len(), &entropy);
+    let harness = harness(model, id, &dummy, program)?;
+    let served = wire::Model {
+        name: model.name.to_string(),
+        api: model.api.name().to_owned(),
+        upstream: model.upstream_text.clone(),
+        upstream_private: model.upstream_private,
+        ca_pem: model.ca_file.as_deref().map(certificates).transpose()?,
+        auth: model.auth.name().to_owned(),
+        ids: model
+            .ids
+            .iter()
+            .map(|(id, price)| wire::PricedId { id: id.clone(), price: (*price).into() })
+            .collect(),
+        provider_tools: model.provider_tools,
+        dummy_key: dummy,
+    };
+    let ceiling_microcents =
+        max_cost_cents.checked_mul(MICROCENTS).context("--max-cost-cents is more than anybody has")?;
+    let order = wire::Broker { models: vec![served], ceiling_microcents, body_bytes: BODY_BYTES };
+    Ok(Chosen { order, key: through_a_pipe(&key)?, harness })
+}
+
+fn unknown(operator: &Operator, name: &str) -> String {
+    let known: Vec<&str> = operator.models.iter().map(|model| model.name.as_str()).collect();
+    match known.is_empty() {
+        true => format!("there is no model {name:?}: pond.toml names none; write a [model.{name}] table"),
+        false => format!("there is no model {name:?}; pond.toml names {}", known.join(", ")),
+    }
+}
+
+fn harness(model: &Model, id: &str, dummy: &str, program: &str) -> anyhow::Result<Harness> {
+    let broker_url = format!("http://{BROKER}");
+    let values = Values { model: id, broker_url: &broker_url, dummy_key: dummy, secret: &|_| None };
+    let filled = match Agent::of_program(program) {
+        None => harness::for_sdk(model.api, &values),
+        Some(agent) => harness::for_agent(agent, model.api, &values).with_context(|| {
+            format!("{} does not speak the {} API of model {}", agent.name(), model.api.name(), model.name)
+        })?,
+    };
+    Ok(filled?)
+}
+
+fn read_key(credential: &Credential) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let mut key = match credential {
+        Credential::Env(variable) => {
+            settings::secret(variable).with_context(|| format!("the variable {variable} is not set"))?
+        }
+        Credential::File(path) => read_private(path)?,
+    };
+    while key.last().is_some_and(u8::is_ascii_whitespace) {
+        key.pop();
+    }
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        bail!("the key is empty or longer than {MAX_KEY_BYTES} bytes");
+    }
+    Ok(key)
+}
+
+/// A key file is its owner's alone, and is no link to somewhere else.
+fn read_private(path: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+    let file = File::options().read(true).custom_flags(flags.cast_signed()).open(path);
+    let file = file.with_context(|| format!("opening {path}"))?;
+    let metadata = file.metadata()?;
+    let own = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
+    if !metadata.is_file() || !own || metadata.mode() & READABLE_BY_OTHERS != 0 {
+        bail!("{path} must be a file of yours that nobody else may read: `chmod 600 {path}`");
+    }
+    // As large as a key can be, at once: growing would leave copies behind.
+    let mut key = Zeroizing::new(Vec::with_capacity(MAX_KEY_BYTES + 1));
+    file.take(MAX_KEY_BYTES as u64 + 1).read_to_end(&mut key)?;
+    Ok(key)
+}
+
+fn certificates(path: &str) -> anyhow::Result<String> {
+    let bytes = crate::input::from_file(path.as_ref()).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
+    String::from_utf8(bytes).with_context(|| format!("{path} holds no PEM certificates"))
+}
+
+/// A key is shorter than what a pipe holds, so nobody has to read it for it to be written.
+fn through_a_pipe(key: &[u8]) -> anyhow::Result<OwnedFd> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    File::from(writer).write_all(key).context("handing the key over")?;
+    Ok(reader)
+}
