@@ -15,8 +15,11 @@ pub fn destination(head: &RequestHead) -> Result<Destination, Denial> {
     }
     let destination =
         Destination::parse(&target).map_err(|fault| Denial::malformed(host_part(&target), fault))?;
-    let malformed = |hint: &str| Denial::at_door(DenialCode::RequestMalformed, &destination.to_string(), hint);
-    if head.headers.has("transfer-encoding") || head.headers.all("content-length").any(|length| length != b"0") {
+    let malformed =
+        |hint: &str| Denial::at_door(DenialCode::RequestMalformed, &destination.to_string(), hint);
+    if head.headers.has("transfer-encoding")
+        || head.headers.all("content-length").any(|length| length != b"0")
+    {
         return Err(malformed("a CONNECT request has no body"));
     }
     match head.headers.one("host") {

@@ -61,7 +61,8 @@ impl Ledger {
     pub(crate) fn refused(&self, door: Door, denial: &Denial) {
         let mut book = self.book();
         book.count_refusal(denial);
-        let told = book.take_token() && self.queue.try_send(Event::Refused(self.refusal(door, denial))).is_ok();
+        let told =
+            book.take_token() && self.queue.try_send(Event::Refused(self.refusal(door, denial))).is_ok();
         if !told {
             book.untold_refusals += 1;
         }

@@ -79,7 +79,8 @@ fn serve_at(socket: std::os::fd::OwnedFd) -> Result<(), Fault> {
     let start = start::receive_order(&socket)?;
     lockdown::lock_down(start.order.identity)?;
     let listeners = start::receive_doors(&socket)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::Runtime)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::Runtime)?;
     Ok(runtime.block_on(serve::serve(start, socket, listeners))?)
 }
 

@@ -5,9 +5,7 @@
 
 use std::io;
 
-use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope,
-};
+use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use pond_sys::seccomp::{self, Profile};
 use pond_wire::gateway::Identity;
 use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Uid};

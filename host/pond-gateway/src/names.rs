@@ -30,7 +30,8 @@ impl Names {
         }
         if names.len() >= NAMES_PER_WILDCARD {
             let target = format!("{}:{}", permit.host(), permit.port());
-            let hint = format!("--allow-host {}; *.{base} has named {NAMES_PER_WILDCARD} hosts", permit.host());
+            let hint =
+                format!("--allow-host {}; *.{base} has named {NAMES_PER_WILDCARD} hosts", permit.host());
             return Err(Denial::at_door(DenialCode::TooManyNames, &target, hint));
         }
         names.insert(permit.host().clone());

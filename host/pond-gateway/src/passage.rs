@@ -44,7 +44,8 @@ impl Passage {
         gateway.names.admit(&permit)?;
         let slot = claim(gateway, destination)?;
         let addresses = gateway.resolver.lookup(&permit).await?;
-        let own = dial::own_addresses(&addresses).map_err(|_| unreachable(destination, DialFault::Refused))?;
+        let own =
+            dial::own_addresses(&addresses).map_err(|_| unreachable(destination, DialFault::Refused))?;
         let pinned = permit.pin_behind_nat64(&addresses, &own, gateway.nat64)?;
         let dialled = dial::dial(&pinned).await;
         let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
@@ -75,8 +76,7 @@ impl Passage {
         let Self { gateway, approval, meter, upstream, _slot, .. } = self;
         drop(upstream);
         let relay::Moved { up, down } = meter.moved();
-        let tunnel =
-            Tunnel { approval, bytes_up: up, bytes_down: down, duration_ms: meter.age_ms(), close };
+        let tunnel = Tunnel { approval, bytes_up: up, bytes_down: down, duration_ms: meter.age_ms(), close };
         // Without a host there is nobody to tell, and the control task is already ending this process.
         gateway.ledger.closed(tunnel).await.unwrap_or_default();
     }

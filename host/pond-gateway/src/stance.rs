@@ -102,7 +102,8 @@ mod tests {
     #[test]
     fn a_name_is_known_when_any_rule_names_it() {
         let stance = stance(&["h.com:8443", "*.d.com"]);
-        let known = |name: &str| stance.knows(&HostName::parse(name).unwrap()).map_err(|denial| denial.code());
+        let known =
+            |name: &str| stance.knows(&HostName::parse(name).unwrap()).map_err(|denial| denial.code());
         assert_eq!(known("h.com"), Ok(()));
         assert_eq!(known("a.d.com"), Ok(()));
         assert_eq!(known("d.com"), Err(DenialCode::HostNotAllowed));

@@ -65,6 +65,7 @@ pub(crate) struct Start {
     pub(crate) nat64: Option<Nat64Prefix>,
     pub(crate) resolver: Resolver,
     /// The descriptors that came with the order: one key per model of the broker.
+    #[expect(dead_code, reason = "the broker's, which this process does not serve yet")]
     pub(crate) keys: Vec<OwnedFd>,
 }
 
@@ -82,7 +83,8 @@ pub(crate) fn take_socket() -> Result<OwnedFd, StartFault> {
 /// Waits for the order and reads everything the gateway will not be able to read later.
 pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     let mut packet = [0; 64];
-    let (length, descriptors) = pond_sys::socket::receive(socket, &mut packet).map_err(StartFault::Receive)?;
+    let (length, descriptors) =
+        pond_sys::socket::receive(socket, &mut packet).map_err(StartFault::Receive)?;
     if length == 0 && descriptors.is_empty() {
         return Err(StartFault::HostGone);
     }
@@ -134,7 +136,8 @@ fn name_servers(order: &Order) -> Result<Vec<SocketAddr>, StartFault> {
 /// Waits for the listeners: each descriptor with the door it is.
 pub(crate) fn receive_doors(socket: impl AsFd) -> Result<Vec<(Door, OwnedFd)>, StartFault> {
     let mut packet = [0; MAX_DOORS_BYTES];
-    let (length, descriptors) = pond_sys::socket::receive(socket, &mut packet).map_err(StartFault::Receive)?;
+    let (length, descriptors) =
+        pond_sys::socket::receive(socket, &mut packet).map_err(StartFault::Receive)?;
     if length == 0 && descriptors.is_empty() {
         return Err(StartFault::HostGone);
     }

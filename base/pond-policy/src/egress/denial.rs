@@ -240,7 +240,11 @@ impl fmt::Display for Denial {
 /// A destination as it is, anything else quoted and escaped.
 fn shown(target: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
-    if target.len() <= LONGEST_TARGET && target.bytes().all(plain) { target.to_owned() } else { quote(target) }
+    if target.len() <= LONGEST_TARGET && target.bytes().all(plain) {
+        target.to_owned()
+    } else {
+        quote(target)
+    }
 }
 
 /// The rule that would allow exactly this destination, or why there can be none.

@@ -19,8 +19,7 @@ use super::interpret::{Call, Outcome, run};
 use super::table::{self, ARCHITECTURE};
 use super::{arguments, recent};
 
-const PROFILES: [Profile; 4] =
-    [Profile::Workload, Profile::WorkloadDebug, Profile::Init, Profile::Gateway];
+const PROFILES: [Profile; 4] = [Profile::Workload, Profile::WorkloadDebug, Profile::Init, Profile::Gateway];
 const X32: u32 = 0x4000_0000;
 const I386: u32 = 0x4000_0003;
 const HIGH: u64 = 0xDEAD_BEEF_0000_0000;

@@ -44,11 +44,15 @@ pub enum Event {
     /// Every door is being served: the job may start.
     Serving,
     /// The gateway cannot serve; it ends after this.
-    Failed { reason: String },
+    Failed {
+        reason: String,
+    },
     /// A request was refused.
     Refused(Refused),
     /// Refusals that were counted, not told one by one.
-    Flood { refusals: u64 },
+    Flood {
+        refusals: u64,
+    },
     /// A tunnel is about to carry its first byte.
     Opened(Approval),
     /// A tunnel ended.
@@ -56,7 +60,9 @@ pub enum Event {
     /// New rules hold.
     RulesReplaced,
     /// New rules were refused; the earlier ones hold.
-    RulesRefused { reason: String },
+    RulesRefused {
+        reason: String,
+    },
     Host(HostTotals),
     Summary(Totals),
 }

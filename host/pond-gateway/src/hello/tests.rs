@@ -35,8 +35,10 @@ impl Hello {
             let list: Vec<u8> = versions.iter().flat_map(|version| version.to_be_bytes()).collect();
             extensions.push((SUPPORTED_VERSIONS, [&[u8::try_from(list.len()).unwrap()][..], &list].concat()));
         }
-        let extensions: Vec<u8> =
-            extensions.iter().flat_map(|(kind, data)| [&kind.to_be_bytes()[..], &vec16(data)].concat()).collect();
+        let extensions: Vec<u8> = extensions
+            .iter()
+            .flat_map(|(kind, data)| [&kind.to_be_bytes()[..], &vec16(data)].concat())
+            .collect();
         let mut body = self.legacy.to_be_bytes().to_vec();
         body.extend([[7; 32].as_slice(), &[0], &vec16(&[0x13, 1]), &[1, 0], &vec16(&extensions)].concat());
         [&[CLIENT_HELLO, 0][..], &vec16(&body)].concat()

@@ -68,7 +68,11 @@ fn c04_to_c18_malformed_requests_are_refused_before_any_verdict() {
     let gate = Gate::to(&["c04.com"]);
     let table: &[(&str, &str, &str)] = &[
         ("CONNECT c04.com:443 HTTP/1.1\r\nHost: evil.com\r\n\r\n", "400", "request_malformed"),
-        ("CONNECT c04.com:443 HTTP/1.1\r\nHost: c04.com\r\nHost: c04.com\r\n\r\n", "400", "request_malformed"),
+        (
+            "CONNECT c04.com:443 HTTP/1.1\r\nHost: c04.com\r\nHost: c04.com\r\n\r\n",
+            "400",
+            "request_malformed",
+        ),
         ("CONNECT c04.com HTTP/1.1\r\n\r\n", "400", "host_malformed"),
         ("CONNECT c04.com:0443 HTTP/1.1\r\n\r\n", "400", "host_malformed"),
         ("CONNECT c04.com:65536 HTTP/1.1\r\n\r\n", "400", "host_malformed"),

@@ -64,8 +64,12 @@ impl Gate {
     /// A gateway that has its order and no doors yet.
     pub(crate) fn start(order: &Order, job: Net) -> Self {
         let (control, theirs) = pond_sys::socket::pair().unwrap();
-        rustix::net::sockopt::set_socket_timeout(&control, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))
-            .unwrap();
+        rustix::net::sockopt::set_socket_timeout(
+            &control,
+            rustix::net::sockopt::Timeout::Recv,
+            Some(PATIENCE),
+        )
+        .unwrap();
         let process = world().near.inside(|| {
             Process::new(std::env::current_exe().unwrap())
                 .args(["gateway_process", "--exact", "--test-threads=1"])

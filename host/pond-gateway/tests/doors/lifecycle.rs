@@ -74,7 +74,10 @@ fn c80_bytes_are_capped_per_tunnel_and_per_job_to_the_byte() {
         upstream.write_all(&[7; 5000]).unwrap();
         assert_eq!(rest(&mut client), vec![7; moved]);
         let tunnel = gate.closed();
-        assert_eq!((tunnel.close, tunnel.bytes_up, tunnel.bytes_down), (close, size, u64::try_from(moved).unwrap()));
+        assert_eq!(
+            (tunnel.close, tunnel.bytes_up, tunnel.bytes_down),
+            (close, size, u64::try_from(moved).unwrap())
+        );
     }
     assert_eq!(gate.code("c80b.com:443"), "bytes_spent");
 }
@@ -103,7 +106,9 @@ fn c84_the_next_tunnel_over_the_cap_is_429_with_retry_after() {
     let gate = Gate::new(&order(allow(&["c84.com"]), Caps { tunnels: 1, ..CAPS }));
     let held = gate.tunnel("c84.com", &server);
     let reply = gate.ask(b"CONNECT c84.com:443 HTTP/1.1\r\n\r\n");
-    assert!(reply.starts_with("HTTP/1.1 429 pond: too many open tunnels: c84.com:443 (at most 1 at a time)\r\n"));
+    assert!(
+        reply.starts_with("HTTP/1.1 429 pond: too many open tunnels: c84.com:443 (at most 1 at a time)\r\n")
+    );
     assert!(reply.contains("\r\nRetry-After: 5\r\n"), "{reply}");
     assert_eq!(gate.refused().code, "too_many_tunnels");
     drop(held);
@@ -139,8 +144,12 @@ fn c87_c43_new_rules_hold_at_once_and_bad_ones_not_at_all() {
     gate.command(&Command::Rules(allow(&["kept.com"])));
     let events = [gate.event(), gate.event()];
     assert!(events.contains(&Event::RulesReplaced));
-    let ended = events.iter().find_map(|event| if let Event::Closed(tunnel) = event { Some(tunnel) } else { None });
-    assert_eq!(ended.map(|tunnel| (tunnel.approval.host.as_str(), tunnel.close)), Some(("old.com", Close::RuleRemoved)));
+    let ended =
+        events.iter().find_map(|event| if let Event::Closed(tunnel) = event { Some(tunnel) } else { None });
+    assert_eq!(
+        ended.map(|tunnel| (tunnel.approval.host.as_str(), tunnel.close)),
+        Some(("old.com", Close::RuleRemoved))
+    );
     assert_eq!(rest(&mut closed), b"");
     assert_eq!(gate.code("old.com:443"), "host_not_allowed");
     send(&mut open, b"still here");
@@ -192,12 +201,26 @@ fn finish_sums_up_and_ends_the_gateway() {
     gate.command(&Command::Finish);
     assert_eq!(gate.closed().close, Close::JobEnded);
     let up = u64::try_from(hello("sum.com").len()).unwrap();
-    let refusal =
-        Refusal { code: "host_not_allowed".into(), count: 2, hint: "--allow-host no.com".into() };
-    let no = HostTotals { target: "no.com:443".into(), allowed: 0, bytes_up: 0, bytes_down: 0, refusals: vec![refusal] };
-    let sum = HostTotals { target: "sum.com:443".into(), allowed: 1, bytes_up: up, bytes_down: 5, refusals: vec![] };
+    let refusal = Refusal { code: "host_not_allowed".into(), count: 2, hint: "--allow-host no.com".into() };
+    let no = HostTotals {
+        target: "no.com:443".into(),
+        allowed: 0,
+        bytes_up: 0,
+        bytes_down: 0,
+        refusals: vec![refusal],
+    };
+    let sum = HostTotals {
+        target: "sum.com:443".into(),
+        allowed: 1,
+        bytes_up: up,
+        bytes_down: 5,
+        refusals: vec![],
+    };
     let totals = Totals { allowed: 1, refused: 2, bytes_up: up, bytes_down: 5, untold: 0 };
-    assert_eq!([gate.event(), gate.event(), gate.event()], [Event::Host(no), Event::Host(sum), Event::Summary(totals)]);
+    assert_eq!(
+        [gate.event(), gate.event(), gate.event()],
+        [Event::Host(no), Event::Host(sum), Event::Summary(totals)]
+    );
     assert_eq!(gate.process.wait().unwrap().code(), Some(0));
 }
 
@@ -206,7 +229,8 @@ fn c83_c80_a_busy_tunnel_is_spliced_whole() {
     let server = far::host("busy.com");
     let gate = Gate::to(&["busy.com"]);
     let (mut client, mut upstream) = gate.tunnel("busy.com", &server);
-    let block: Vec<u8> = (0..1_000_003_u32).map(|number| number.to_le_bytes()[1] ^ number.to_le_bytes()[0]).collect();
+    let block: Vec<u8> =
+        (0..1_000_003_u32).map(|number| number.to_le_bytes()[1] ^ number.to_le_bytes()[0]).collect();
     let sent = block.clone();
     let writer = std::thread::spawn(move || {
         for _ in 0..24 {
@@ -221,4 +245,33 @@ fn c83_c80_a_busy_tunnel_is_spliced_whole() {
     }
     drop((client, writer.join().unwrap()));
     assert_eq!(gate.closed().bytes_down, 24 * 1_000_003);
+}
+
+/// What the kernel says about the thread that serves.
+#[test]
+fn a_serving_gateway_has_given_everything_up() {
+    use std::os::unix::fs::MetadataExt;
+    let gate = Gate::to(&["locked.com"]);
+    let tasks = format!("/proc/{}/task", gate.process.id());
+    let serving = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path()).find(|task| {
+        std::fs::read_to_string(task.join("status")).unwrap().contains("Seccomp:\t2")
+    });
+    let task = serving.expect("no thread is behind the filter");
+    let status = std::fs::read_to_string(task.join("status")).unwrap();
+    for line in [
+        "Uid:\t54321\t54321\t54321\t54321",
+        "Gid:\t54321\t54321\t54321\t54321",
+        "Groups:\t ",
+        "CapInh:\t0000000000000000",
+        "CapPrm:\t0000000000000000",
+        "CapEff:\t0000000000000000",
+        "NoNewPrivs:\t1",
+    ] {
+        assert!(status.lines().any(|own| own == line), "{line:?} is not in\n{status}");
+    }
+    let limits = std::fs::read_to_string(task.join("limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"]);
+    // The files of a process that cannot be dumped belong to root, whoever it runs as.
+    assert_eq!(std::fs::metadata(task.join("environ")).unwrap().uid(), 0);
 }

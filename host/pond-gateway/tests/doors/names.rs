@@ -40,7 +40,11 @@ fn c60_c69_the_job_learns_listed_names_only_and_nobody_is_asked() {
     let gate = Gate::to(&["c60.com", "*.c60.org", "c60.net:8443"]);
     let front = doors::FRONT.to_string();
     for name in ["c60.com.", "C60.Com.", "a.b.c60.org.", "c60.net."] {
-        assert_eq!(lookup(&gate, name, RecordType::A), (ResponseCode::NoError, vec![front.clone()]), "{name}");
+        assert_eq!(
+            lookup(&gate, name, RecordType::A),
+            (ResponseCode::NoError, vec![front.clone()]),
+            "{name}"
+        );
         for kind in [RecordType::AAAA, RecordType::HTTPS, RecordType::TXT, RecordType::MX, RecordType::ANY] {
             assert_eq!(lookup(&gate, name, kind), (ResponseCode::NoError, vec![]), "{name} {kind}");
         }

@@ -52,8 +52,7 @@ impl Net {
     }
 
     pub(crate) fn ip(&self, arguments: &str) {
-        let status =
-            self.inside(|| Command::new("ip").args(arguments.split_whitespace()).status().unwrap());
+        let status = self.inside(|| Command::new("ip").args(arguments.split_whitespace()).status().unwrap());
         assert!(status.success(), "ip {arguments}");
     }
 }
@@ -64,8 +63,7 @@ pub(crate) fn world() -> &'static World {
     WORLD.get_or_init(|| {
         let (near, far) = (Net::new(), Net::new());
         // A veth pair is made here and one end is moved: the other namespace is named by a process, so one is kept inside.
-        let mut keeper =
-            far.inside(|| Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap());
+        let mut keeper = far.inside(|| Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap());
         near.ip(&format!("link add near type veth peer name far netns {}", keeper.id()));
         keeper.kill().unwrap();
         keeper.wait().unwrap();
