@@ -6,6 +6,7 @@ mod attack;
 mod audit;
 mod cli;
 mod doctor;
+mod explain;
 mod host_cmd;
 mod input;
 mod output;

@@ -36,11 +36,16 @@ impl World {
     }
 
     /// pond, started in the project.
-    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
     pub(crate) fn pond(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pond"));
+        let mut command = self.command(env!("CARGO_BIN_EXE_pond"));
+        command.args(arguments);
         command
-            .args(arguments)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
             .current_dir(self.project())
             .env("POND_STATE_DIR", self.state())
             .env_remove("POND_REQUIRE_SANDBOX")
@@ -54,12 +59,9 @@ impl World {
     }
 
     /// A line for the host's own shell, in the project; `$0` is pond.
-    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
     pub(crate) fn host_shell(&self, line: &str) -> Done {
-        let mut command = Command::new("sh");
-        command.args(["-c", line, env!("CARGO_BIN_EXE_pond")]).current_dir(self.project());
-        command.env("POND_STATE_DIR", self.state()).stdin(Stdio::null());
-        Done::of(command.output().unwrap())
+        let pond = env!("CARGO_BIN_EXE_pond");
+        Done::of(self.command("sh").args(["-c", line, pond]).output().unwrap())
     }
 
     /// `pond run` of a shell line in the default profile.
@@ -72,6 +74,16 @@ impl World {
         let arguments = [&["run", "--json"], flags, &["--"], argv].concat();
         let done = self.run(&arguments);
         serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"))
+    }
+}
+
+impl Drop for World {
+    /// A killed pond leaves its record, and what that names goes with the next start: there is none once the directory is gone.
+    fn drop(&mut self) {
+        if !names(&self.state().join("live")).is_empty() {
+            let done = self.run(&["gc"]);
+            assert!(done.code == 0 || std::thread::panicking(), "{done:?}");
+        }
     }
 }
 
@@ -135,7 +147,7 @@ fn launchers(marker: &str) -> BTreeSet<String> {
     found
 }
 
-fn loops(marker: &str) -> BTreeSet<String> {
+pub(crate) fn loops(marker: &str) -> BTreeSet<String> {
     names(Path::new("/sys/block"))
         .into_iter()
         .filter(|name| name.starts_with("loop"))
@@ -147,15 +159,17 @@ fn loops(marker: &str) -> BTreeSet<String> {
 }
 
 /// Control groups of these jobs in any hierarchy.
-fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
+pub(crate) fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = pending.pop() {
-        for name in names(&directory) {
-            let path = directory.join(&name);
-            if name.strip_prefix("pond-job-").is_some_and(|job| jobs.contains(job)) {
+        // Groups come and go while this looks.
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let job = name.to_str().and_then(|name| name.strip_prefix("pond-job-"));
+            if job.is_some_and(|job| jobs.contains(job)) {
                 found.insert(path);
-            } else if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 pending.push(path);
             }
         }

@@ -59,16 +59,20 @@ fn the_clipboard_is_out_of_reach() {
     assert_eq!(String::from_utf8_lossy(&log), "\x1b]52;c;aGVsbG8=\x07written\r\n", "raw bytes are kept");
 }
 
+/// A script that asks its terminal and prints what it reads until a byte of the answer, in hexadecimal.
+fn asks(queries: &str, until: &str) -> String {
+    format!(
+        "stty raw -echo min 1; printf '{queries}'; while :; do c=$(dd bs=1 count=1 2>/dev/null | od -An -tx1); a=$a$c; [ \"$c\" = ' {until}' ] && break; done; stty sane; echo \"answers$a.\"\n"
+    )
+}
+
 #[test]
 fn the_terminal_does_not_answer_for_the_job() {
     let world = World::new();
     let tmux = Tmux::start(&world);
     // The cursor's position is the one answer that line editors need, so it tells when all answers are in.
-    let ask = "stty raw -echo min 1; printf '\\033[%s\\033[6n'; while :; do c=$(dd bs=1 count=1 2>/dev/null | od -An -tx1); a=$a$c; [ \"$c\" = ' 52' ] && break; done; stty sane; echo \"answers$a.\"\n";
-    for (query, marker, answer) in
-        [("c", "identity", " 1b 5b 3f "), ("5n", "status", " 1b 5b 30 6e "), (">q", "version", " 1b 50 3e ")]
-    {
-        world.write("ask.sh", &ask.replace("%s", query));
+    for (query, marker, answer) in [(">c", "kind", " 1b 5b 3e "), (">q", "version", " 1b 50 3e ")] {
+        world.write("ask.sh", &asks(&format!("\\033[{query}\\033[6n"), "52"));
         tmux.line_ending_with("clear; sh ask.sh", marker, 0);
         assert!(tmux.screen().contains(answer), "without pond: {query}\n{}", tmux.screen());
         tmux.line_ending_with("clear; $POND run -q -t -- sh ask.sh", &format!("confined-{marker}"), 0);
@@ -77,8 +81,28 @@ fn the_terminal_does_not_answer_for_the_job() {
     }
 }
 
-/// Switches everything a hostile or dying program could leave switched, and stays.
-const MESS: &str = "stty raw -echo; trap '' INT TERM HUP QUIT; printf '\\033[?1049h\\033[?25l\\033[?1003h\\033[?2004h\\033[5;9r\\033[4h\\033[31m'; echo re''ady; while :; do sleep 1; done";
+/// Whoever asks for a keyboard protocol or a version waits for the identity behind it, some without end.
+#[test]
+fn a_program_that_waits_for_an_answer_gets_ponds() {
+    let world = World::new();
+    let tmux = Tmux::start(&world);
+    let ours = "answers 1b 5b 3f 36 32 3b 32 32 63.";
+    world.write("ask.sh", &asks("\\033[?u\\033[>q\\033[c", "63"));
+    tmux.line_ending_with("clear; sh ask.sh", "free", 0);
+    assert!(tmux.screen().contains("63.") && !tmux.screen().contains(ours), "{}", tmux.screen());
+    tmux.line_ending_with("clear; $POND run -q -t -- sh ask.sh", "confined", 0);
+    assert!(tmux.screen().contains(ours), "{}", tmux.screen());
+    world.write("ask.sh", &asks("\\033[5n", "6e"));
+    tmux.line_ending_with("clear; $POND run -q -t -- sh ask.sh", "status", 0);
+    assert!(tmux.screen().contains("answers 1b 5b 30 6e."), "{}", tmux.screen());
+}
+
+/// Switches everything a hostile or dying program could leave switched.
+const MESS: &str = "stty raw -echo; trap '' INT TERM HUP QUIT; printf '\\033[?1049h\\033[?25l\\033[?1003h\\033[?2004h\\033[5;9r\\033[4h\\033[31m'; echo re''ady; ";
+const STAYS: &str = "while :; do sleep 1; done";
+/// At the first key.
+const EATS: &str =
+    "dd bs=1 count=1 > eaten 2>&1; exec python3 -c 'x = [bytearray(1 << 20) for _ in range(4096)]'";
 
 /// What tmux knows of its terminal's switches.
 const SWITCHES: &str =
@@ -86,8 +110,12 @@ const SWITCHES: &str =
 
 /// Runs the mess with these flags, ends it by `end`, and finds the terminal as it was.
 fn is_whole_after(flags: &str, code: u8, says: &str, end: impl Fn(&Tmux<'_>, &str)) {
+    is_whole_after_one_that(STAYS, flags, code, says, end);
+}
+
+fn is_whole_after_one_that(goes_on: &str, flags: &str, code: u8, says: &str, end: impl Fn(&Tmux<'_>, &str)) {
     let world = World::new();
-    world.write("mess.sh", MESS);
+    world.write("mess.sh", &[MESS, goes_on].concat());
     let tmux = Tmux::start(&world);
     let switches = || tmux.ask(&["display-message", "-p", SWITCHES]);
     let before = switches();
@@ -117,6 +145,12 @@ fn the_terminal_is_whole_after_the_time_limit() {
 }
 
 #[test]
+fn the_terminal_is_whole_after_the_memory_limit() {
+    let says = "pond: killed: memory limit";
+    is_whole_after_one_that(EATS, "--memory 64m", 137, says, |tmux, _| tmux.key("x"));
+}
+
+#[test]
 fn a_job_that_takes_every_key_can_be_left() {
     is_whole_after("", 130, "pond: interrupted", |tmux, _| {
         tmux.key("C-c");
@@ -129,7 +163,7 @@ fn a_job_that_takes_every_key_can_be_left() {
 #[test]
 fn a_closed_window_ends_the_job_and_leaves_nothing() {
     let world = World::new();
-    world.write("mess.sh", MESS);
+    world.write("mess.sh", &[MESS, STAYS].concat());
     let tmux = Tmux::start(&world);
     tmux.line("$POND run -t -- sh mess.sh");
     tmux.wait_for("ready");

@@ -34,6 +34,8 @@ pub struct JailPlan {
     pub rlimits: Rlimits,
     pub program: Program,
     pub console: Console,
+    /// Listeners made inside for the job's gateway, which travel out with `Report::Doors`.
+    pub doors: Vec<Door>,
     pub start: Start,
 }
 
@@ -176,6 +178,20 @@ pub enum Console {
     Pipes,
     /// A terminal made inside the sandbox, of this size at first; its master travels out with `Report::Prepared`.
     Terminal { rows: u16, columns: u16 },
+}
+
+/// A listener of the gateway inside the job's network namespace; where each stands is fixed in [`crate::gateway::doors`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Door {
+    /// For clients that speak to a proxy.
+    Proxy,
+    /// Two listeners: datagrams, then streams.
+    Dns,
+    /// For clients that connect to the address a listed name resolves to.
+    Front { port: u16 },
+    /// For clients of a model.
+    Broker,
 }
 
 /// Whether the job waits for a word from the asking side before its first instruction.

@@ -5,6 +5,7 @@
 //! client ever leaves, and the real one never comes back; every refusal is typed and recorded.
 #![forbid(unsafe_code)]
 
+pub mod broker;
 mod bytes;
 mod client;
 pub mod connect;
@@ -17,6 +18,7 @@ pub mod hello;
 pub mod http;
 mod ledger;
 mod lockdown;
+mod models;
 mod names;
 mod passage;
 mod proxy;

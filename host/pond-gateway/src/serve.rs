@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{TcpListener as StdTcpListener, UdpSocket as StdUdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pond_wire::gateway::{Door, Event};
@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::broker::BrokerFault;
 use crate::control::{Control, ControlFault, QUEUE};
 use crate::gateway::Gateway;
 use crate::ledger::Ledger;
@@ -21,19 +22,23 @@ use crate::names::Names;
 use crate::relay::Pool;
 use crate::start::Start;
 use crate::tunnels::Tunnels;
-use crate::{front, proxy, responder};
+use crate::{front, models, proxy, responder};
 
 /// When the process or the machine is out of descriptors: long enough for tunnels to end, short enough to go unnoticed.
 const BACK_OFF: Duration = Duration::from_millis(50);
 
-/// Connections beyond the tunnels: those that are being read, judged or refused. Further ones wait to be accepted.
+/// Connections of a door beyond the tunnels: those that are being read, judged or refused. Further ones wait to be accepted.
 const WITHOUT_TUNNEL: usize = 256;
+/// More than the broker serves, because it refuses the surplus in words.
+const BROKER_SEATS: usize = 2048;
 
 /// Why the gateway stopped serving.
 #[derive(Debug, Error)]
 pub(crate) enum ServeFault {
     #[error("opening the door {door:?}")]
     Door { door: Door, source: io::Error },
+    #[error("preparing the broker")]
+    Broker(#[from] BrokerFault),
     #[error("the conversation with the host")]
     Control(#[from] ControlFault),
 }
@@ -53,20 +58,23 @@ pub(crate) async fn serve(
         resolver: start.resolver,
         pool: Pool::shared(),
         nat64: start.nat64,
+        broker: OnceLock::new(),
     });
     let tunnels = usize::try_from(start.order.caps.tunnels).unwrap_or(usize::MAX);
     let seats = tunnels.saturating_add(WITHOUT_TUNNEL).min(Semaphore::MAX_PERMITS);
-    let seats = Arc::new(Semaphore::new(seats));
+    if let Some(order) = &start.order.broker {
+        models::install(&gateway, order, start.keys)?;
+    }
     let control = Control::new(socket)?;
     for (door, listener) in listeners {
-        open(&gateway, &seats, door, listener).map_err(|source| ServeFault::Door { door, source })?;
+        open(&gateway, seats, door, listener).map_err(|source| ServeFault::Door { door, source })?;
     }
     control.send(&Event::Serving).await?;
     Ok(control.run(&gateway, events).await?)
 }
 
-fn open(gateway: &Arc<Gateway>, seats: &Arc<Semaphore>, door: Door, listener: OwnedFd) -> io::Result<()> {
-    let (gateway, seats) = (Arc::clone(gateway), Arc::clone(seats));
+fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> io::Result<()> {
+    let gateway = Arc::clone(gateway);
     match door {
         Door::Proxy => {
             tokio::spawn(accept(gateway, seats, tcp(listener)?, proxy::serve));
@@ -82,7 +90,9 @@ fn open(gateway: &Arc<Gateway>, seats: &Arc<Semaphore>, door: Door, listener: Ow
             socket.set_nonblocking(true)?;
             tokio::spawn(responder::serve_udp(gateway, UdpSocket::from_std(socket)?));
         }
-        Door::Broker => return Err(io::ErrorKind::Unsupported.into()),
+        Door::Broker => {
+            tokio::spawn(accept(gateway, BROKER_SEATS, tcp(listener)?, models::serve));
+        }
     }
     Ok(())
 }
@@ -96,12 +106,13 @@ fn tcp(listener: OwnedFd) -> io::Result<TcpListener> {
 /// Accepts for as long as the process lives.
 async fn accept<F>(
     gateway: Arc<Gateway>,
-    seats: Arc<Semaphore>,
+    seats: usize,
     listener: TcpListener,
     serve: fn(Arc<Gateway>, TcpStream) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
+    let seats = Arc::new(Semaphore::new(seats));
     while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -2,7 +2,10 @@
 //!
 //! The asking side builds plans from policy and should never fail here; these checks are for the day it is wrong or captured.
 
-use pond_wire::jail::{CheckoutView, Console, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
+use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
+use pond_wire::jail::{
+    CheckoutView, Console, Door, HOME, JailPlan, RootEntry, Start, Step, TmpfsCap, WORKSPACE,
+};
 use rustix::io::Errno;
 
 use crate::fault::Failure;
@@ -13,6 +16,9 @@ const RESERVED: [&str; 6] = [WORKSPACE, HOME, "/proc", "/tmp", "/dev/shm", "/dev
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Stands for whatever terminal the opening process has, so it is given only to a job that gets one of its own.
 const OWN_TERMINAL: &str = "/dev/tty";
+
+/// One packet carries all their listeners.
+const MOST_DOORS: usize = pond_sys::socket::MAX_DESCRIPTORS - 1;
 
 pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
     let caps_bounded = [plan.tmp, plan.shm].into_iter().all(bounded);
@@ -30,6 +36,7 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
     };
     let sound = caps_bounded
         && terminal_has_a_size
+        && doors_are_sound(&plan.doors, plan.start)
         && scratch_bounded
         && checkout_named
         && plan.root.iter().all(|entry| entry_is_sound(entry, plan.console))
@@ -41,6 +48,19 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && is_plain_absolute(&plan.program.cwd)
         && is_hostname(&plan.hostname);
     if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
+}
+
+/// Each door once, few enough for one packet, and a job that waits until somebody serves them.
+fn doors_are_sound(doors: &[Door], start: Start) -> bool {
+    let taken = [PROXY.port(), BROKER.port(), DNS.port(), 0];
+    let free = |door: &Door| match door {
+        Door::Front { port } => !taken.contains(port),
+        Door::Proxy | Door::Dns | Door::Broker => true,
+    };
+    let once =
+        doors.iter().enumerate().all(|(at, door)| !doors.iter().skip(at + 1).any(|other| other == door));
+    let served = doors.is_empty() || start == Start::OnGo;
+    doors.len() <= MOST_DOORS && once && served && doors.iter().all(free)
 }
 
 fn bounded(cap: TmpfsCap) -> bool {

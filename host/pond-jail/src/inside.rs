@@ -9,7 +9,6 @@ use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
 use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Start, Step};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
 
 use crate::enter::tell;
@@ -17,7 +16,7 @@ use crate::fault::{At, Failure};
 use crate::request::Order;
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
-use crate::{idmap, job, root, storage, terminal};
+use crate::{doors, idmap, job, root, storage, terminal};
 
 /// The parent's word that the identity stands.
 pub(crate) const ADMITTED: u8 = 1;
@@ -49,7 +48,7 @@ fn enter(order: &Order, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<pond
     pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
     rustix::process::setsid().at(Step::CgroupNamespace)?;
     rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
-    loopback()?;
+    doors::open(&plan.doors, report)?;
     // 5. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
     let new_root = root::build(plan, sources)?;
     let storage = receive_storage(order, parent)?;
@@ -120,13 +119,6 @@ fn take_identity(plan: &JailPlan) -> Result<(), Failure> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at(step)
 }
 
-fn loopback() -> Result<(), Failure> {
-    let step = Step::Loopback;
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .at(step)?;
-    pond_sys::net::loopback_up(&socket).at(step)
-}
-
 fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {
     match Builder::of(order.plan.identity) {
         Builder::Inside => storage::build(&order.plan, order.image.as_ref(), order.checkout.as_fd(), None),
@@ -152,10 +144,13 @@ fn await_go(report: BorrowedFd<'_>) -> Result<(), Failure> {
     if length == 1 { Ok(()) } else { Err(Failure { step: Step::Announce, errno: Errno::CONNRESET }) }
 }
 
+/// At one byte the kernel writes no core file and starts no crash handler of the host; at none it would start one.
+const NO_CRASH_HANDLER: u64 = 1;
+
 /// A user namespace cannot raise what it inherited, so a limit is the smaller of what is wanted and what is had.
 fn set_rlimits(limits: &Rlimits) -> Result<(), Errno> {
     let wanted = [
-        (Resource::Core, 0),
+        (Resource::Core, NO_CRASH_HANDLER),
         (Resource::Nofile, limits.open_files),
         (Resource::Nproc, limits.processes),
         (Resource::Stack, limits.stack_bytes),

@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::record::JobName;
+
 #[derive(Debug, thiserror::Error)]
 #[error("making the state directory {path}; set POND_STATE_DIR to a directory you can write to")]
 pub struct StateFault {
@@ -40,6 +42,21 @@ impl StateDir {
     /// Templates of formatted images, and the filesystem on which images are made.
     pub fn scratch(&self) -> PathBuf {
         self.root.join("scratch")
+    }
+
+    /// In a run's directory while it fills an output directory elsewhere: a link that says where.
+    pub fn output_mark(&self, job: &JobName) -> PathBuf {
+        self.runs().join(job.as_str()).join("output")
+    }
+
+    /// The name of an output directory until it is complete; a sweep removes no other.
+    pub fn output_name(job: &JobName) -> String {
+        format!(".pond-{}", job.as_str())
+    }
+
+    /// Where a job's disk is prepared as long as it needs names; gone before the job runs.
+    pub(crate) fn workshop(&self, job: &JobName) -> PathBuf {
+        self.scratch().join(format!(".{}", job.as_str()))
     }
 
     /// One locked record per job that may still have something to clean up.

@@ -39,6 +39,8 @@ pub(crate) struct Range<'a> {
 /// What one confined run showed.
 pub(crate) struct Seen {
     pub(crate) lines: Vec<Line>,
+    /// Standard output, whole.
+    pub(crate) output: Vec<u8>,
     pub(crate) ended: Ended,
     pub(crate) collected: Option<Collected>,
     pub(crate) memory_limit: u64,
@@ -64,6 +66,7 @@ impl Range<'_> {
             exhibits: &exhibits,
             tools: &[],
             console: Console::Pipes,
+            doors: &[],
         };
         let running = match self.native.launch(&job) {
             Ok(running) => running,
@@ -75,12 +78,13 @@ impl Range<'_> {
         let mut output = Vec::new();
         let bounds = Bounds { wall: stage.wall, output_bytes: stage.output_bytes };
         let input = waiting_input(stage.input_bytes)?;
-        let wiring = Wiring { input: input.as_ref().map(AsFd::as_fd), interrupt: None, terminal: None };
+        let wiring =
+            Wiring { input: input.as_ref().map(AsFd::as_fd), interrupt: None, terminal: None, rooms: &[] };
         let mut ended = supervise(running, wiring, bounds, |stream, bytes| {
             if stream == Stream::Stdout {
                 output.extend_from_slice(bytes);
             }
-            Ok(())
+            Ok(String::new())
         })?;
         let upper = ended.over.upper.take();
         let disk = upper.as_ref().and_then(Disk::of);
@@ -92,6 +96,7 @@ impl Range<'_> {
         record.close()?;
         Ok(Seen {
             lines: lines(&output),
+            output,
             collected,
             memory_limit: policy.limits().map_or(u64::MAX, |limits| limits.memory.bytes()),
             residue: canary::residue(name.as_str(), disk.as_ref()),
@@ -113,7 +118,8 @@ impl Range<'_> {
         let lower = checkout.as_fd().try_clone_to_owned()?;
         let xattrs = OverlayXattrs::of_own_jobs();
         let wanted = Wanted { ignored: Ignored::Keep, artifacts: &[] };
-        Ok(collect(&Sources { upper, lower, xattrs }, &wanted, &Caps::default(), run.as_fd())?)
+        let sources = Sources { upper, lower, xattrs, above: None };
+        Ok(collect(&sources, &wanted, &Caps::default(), run.as_fd())?)
     }
 }
 

@@ -11,19 +11,23 @@ use jiff::Timestamp;
 use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
+use pond_sandbox::native::cgroup::Around;
 use pond_sandbox::native::{Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::Console;
-use pond_worker::collect::{Ignored, Wanted};
+use pond_worker::collect::{Above, Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
 use super::export::{self, Out};
+use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
+use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
-use super::summary::Summary;
+use super::summary::{Allowed, Summary};
+use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
-use super::{Request, new_name, terminal};
+use super::{OWN_EXECUTABLE, Request, egress, new_name, terminal};
 use crate::runs::{self, RunInfo};
 
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
@@ -42,12 +46,11 @@ pub(super) fn run(
     request: &Request<'_>,
     checkout: &Checkout,
 ) -> anyhow::Result<(JobName, Summary)> {
-    let mut out = request.args.out.as_deref().map(Out::create).transpose()?;
     let started = runs::now();
     let record = native.reserve(new_name(started)?)?;
     let id = record.job().clone();
     let attempt = Attempt { request, checkout, record: &record, started };
-    match attempt.carry_out(native, out.as_mut()) {
+    match attempt.carry_out(native) {
         Ok(summary) => {
             record.close()?;
             Ok((id, summary))
@@ -59,6 +62,22 @@ pub(super) fn run(
     }
 }
 
+/// What was seen of a job while it ran.
+struct Seen {
+    ended: Ended,
+    shown: Delivered,
+    network: NetworkSummary,
+}
+
+/// What there is to tell besides how it ended.
+struct Told {
+    shown: Delivered,
+    base: BaseSummary,
+    result: Output,
+    network: NetworkSummary,
+    findings: Vec<Finding>,
+}
+
 struct Attempt<'a> {
     request: &'a Request<'a>,
     checkout: &'a Checkout,
@@ -67,18 +86,22 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn carry_out(&self, native: &mut Native, out: Option<&mut Out>) -> anyhow::Result<Summary> {
+    fn carry_out(&self, native: &mut Native) -> anyhow::Result<Summary> {
         let directory = native.state().runs().join(self.record.job().as_str());
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
+        let out = self.request.args.out.as_deref();
+        let mut out = out.map(|path| Out::create(path, native.state(), self.record.job())).transpose()?;
         let base = match self.request.args.snapshot {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let mut ended = self.watch(native, base.checkout(), &directory)?;
+        let Seen { mut ended, shown, network } = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
+        let room = Room::of(&ended);
+        let findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             let command = self.request.args.argv.first().map_or("", String::as_str);
             bail!("{} {}", quote(command), verdict.sentence());
@@ -86,18 +109,22 @@ impl Attempt<'_> {
         let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored, artifacts: declared };
-        let gathered = gather(&mut ended, base.checkout().as_fd(), &wanted, &directory)?;
-        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
+        let above = Above::find(self.checkout.as_fd());
+        let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
+        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
-        let summary = self.summarise(&ended, verdict, (base, result), directory);
-        self.keep(&summary, out)?;
+        let told = Told { shown, base, result, network, findings };
+        let summary = self.summarise(&ended, native.around(), verdict, told, directory);
+        self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Ended> {
+    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Seen> {
         let Request { args, policy, env, tools, console, .. } = self.request;
+        let id = self.record.job().as_str();
+        let way_out = egress::start(policy, id, self.request.resolvers.clone(), Path::new(OWN_EXECUTABLE))?;
         let job = Job {
             record: self.record,
             policy,
@@ -107,33 +134,52 @@ impl Attempt<'_> {
             exhibits: &[],
             tools,
             console: *console,
+            doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
         };
-        let running = native.launch(&job)?;
+        let mut running = native.launch(&job)?;
         native.retire();
+        if let Some(way_out) = &way_out {
+            way_out.open(&mut running)?;
+        }
         let mut sinks = Sinks::open(directory, *console, !args.json)?;
         let interrupt = pond_sys::signal::interrupts()?;
         let stdin = std::io::stdin();
         let person = terminal::take(*console, stdin.as_fd())?;
+        // A thread started before the signals were set aside would take them.
+        let watched = way_out.map(|way_out| way_out.listen(directory)).transpose()?;
         let wiring = Wiring {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),
             terminal: person.as_ref(),
+            rooms: &sinks.rooms()?,
         };
         let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(*console) };
         let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
+        let patience = match &ended {
+            Ok(Ended { stop: None, .. }) => Patience::UntilInterrupted(interrupt.as_fd()),
+            Ok(Ended { stop: Some(_), .. }) | Err(_) => Patience::Short,
+        };
         // Whatever happened, the terminal is whole again before anything is said on it.
-        sinks.finish()?;
+        let shown = sinks.finish(patience)?;
         drop(person);
-        Ok(ended?)
+        let ended = ended?;
+        let network = match watched {
+            None => NetworkSummary::Closed,
+            Some(watched) => NetworkSummary::Gateway(watched.finish()?),
+        };
+        Ok(Seen { ended, shown, network })
     }
 
     fn summarise(
         &self,
         ended: &Ended,
+        around: Around,
         verdict: Verdict,
-        (base, result): (BaseSummary, Output),
+        told: Told,
         directory: PathBuf,
     ) -> Summary {
+        let limits = self.request.policy.limits();
+        let (memory, processes) = limits.map_or((0, 0), |limits| (limits.memory.bytes(), limits.pids.get()));
         Summary {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
@@ -142,12 +188,15 @@ impl Attempt<'_> {
             exit_code: verdict.code(),
             verdict,
             elapsed: ended.elapsed,
+            memory: Allowed::new(memory, around.memory_bytes),
+            processes: Allowed::new(processes, around.pids),
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
-            process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
-            base,
-            result,
-            network: "closed",
+            shown: told.shown,
+            findings: told.findings,
+            base: told.base,
+            result: told.result,
+            network: told.network,
             directory,
         }
     }
@@ -170,6 +219,7 @@ impl Attempt<'_> {
             started: self.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             elapsed_ms: u64::try_from(summary.elapsed.as_millis()).unwrap_or(u64::MAX),
             changed,
+            findings: summary.findings.clone(),
         };
         info.save(&summary.directory)
     }

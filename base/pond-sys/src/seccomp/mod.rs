@@ -2,7 +2,7 @@
 //!
 //! Zone: compiled by the trusted launcher, enforced by the kernel on hostile code. Pure up to [`install()`].
 //! Invariants: a foreign architecture kills the process; a number the table does not name is never allowed;
-//! arguments are compared by their low 32 bits, the only ones the kernel reads for the calls checked here;
+//! numbers are compared by their low 32 bits, the only ones the kernel reads for the calls checked here, pointers whole;
 //! installing allocates nothing and makes one system call, so it is safe between fork and exec.
 
 mod arguments;

@@ -20,6 +20,7 @@ pub enum Step {
     CgroupNamespace,
     Hostname,
     Loopback,
+    Doors,
     BuildRoot,
     MountTmp,
     MountProc,
@@ -40,7 +41,7 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [(Step, &'static str); 31] = [
+    const ALL: [(Step, &'static str); 32] = [
         (Step::ReadPlan, "read the plan"),
         (Step::CheckPlan, "check the plan"),
         (Step::MapOwner, "map the checkout's owner"),
@@ -55,6 +56,7 @@ impl Step {
         (Step::CgroupNamespace, "enter the cgroup namespace"),
         (Step::Hostname, "set the host name"),
         (Step::Loopback, "bring the loopback interface up"),
+        (Step::Doors, "open the gateway's doors"),
         (Step::BuildRoot, "build the root"),
         (Step::MountTmp, "mount /tmp and /dev/shm"),
         (Step::MountProc, "mount /proc"),
@@ -95,6 +97,8 @@ impl Step {
 pub enum Report {
     /// The launcher made init; its pidfd travels with this report.
     Started,
+    /// The gateway's listeners stand; they travel with this report, in the plan's order.
+    Doors,
     /// Init finished its mounts; the upper layer travels with this report, and the master of the job's terminal if it has one.
     Prepared,
     /// A step failed with this errno; the job did not run.
@@ -132,6 +136,7 @@ impl Report {
             Self::Failed { step, errno } => (3, step.code(), errno, Usage::default()),
             Self::Exited { code, usage } => (4, code, 0, usage),
             Self::Signaled { signal, usage } => (5, signal, 0, usage),
+            Self::Doors => (6, 0, 0, Usage::default()),
         };
         let mut bytes = [0; Self::BYTES];
         let fields = [kind, detail, 0, 0]
@@ -160,6 +165,7 @@ impl Report {
             }
             4 => Ok(Self::Exited { code: detail, usage }),
             5 => Ok(Self::Signaled { signal: detail, usage }),
+            6 => Ok(Self::Doors),
             other => Err(ReportFault::Kind(other)),
         }
     }
@@ -176,6 +182,7 @@ mod tests {
         let failures = Step::ALL.iter().map(|(step, _)| Report::Failed { step: *step, errno: -1 });
         let others = [
             Report::Started,
+            Report::Doors,
             Report::Prepared,
             Report::Exited { code: 255, usage },
             Report::Signaled { signal: 9, usage },

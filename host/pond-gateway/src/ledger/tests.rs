@@ -74,7 +74,8 @@ async fn c88_nonsense_does_not_crowd_out_what_was_allowed() {
         HostTotals { target: "a.com:443".into(), allowed: 1, bytes_up: 0, bytes_down: 0, refusals };
     assert_eq!(summary.first(), Some(&Event::Host(expected)));
     let untold = 5_000 - u64::try_from(MAX_REFUSED_HOSTS).unwrap();
-    let totals = Totals { allowed: 1, refused: 5_000, bytes_up: 0, bytes_down: 0, untold };
+    let totals =
+        Totals { allowed: 1, refused: 5_000, bytes_up: 0, bytes_down: 0, untold, ..Totals::default() };
     assert_eq!(summary.last(), Some(&Event::Summary(totals)));
 }
 

@@ -33,6 +33,7 @@ fn plan(console: Console, root: Vec<RootEntry>) -> JailPlan {
             cwd: "/".to_owned(),
         },
         console,
+        doors: Vec::new(),
         start: Start::AtOnce,
     }
 }
@@ -75,4 +76,22 @@ fn the_place_of_terminals_is_the_launchers() {
         let entry = RootEntry::Directory { path: path.to_owned() };
         assert!(!is_accepted(TERMINAL, vec![entry]), "{path}");
     }
+}
+
+#[test]
+fn a_job_with_doors_waits_until_they_are_served() {
+    let with = |doors: &[Door], start| {
+        let plan = JailPlan { doors: doors.to_vec(), start, ..plan(Console::Pipes, Vec::new()) };
+        check(&plan).is_ok()
+    };
+    let front = |port| Door::Front { port };
+    let all = [Door::Proxy, Door::Dns, front(443), front(8443), Door::Broker];
+    assert!(with(&all, Start::OnGo));
+    assert!(!with(&all, Start::AtOnce));
+    assert!(!with(&[Door::Proxy, Door::Proxy], Start::OnGo));
+    for taken in [0, 53, 3128, 8377] {
+        assert!(!with(&[front(taken)], Start::OnGo), "{taken}");
+    }
+    let many: Vec<Door> = (1000..1040).map(front).collect();
+    assert!(!with(&many, Start::OnGo));
 }

@@ -4,11 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Console, Identity, JOB_ID, Scratch};
+use pond_wire::jail::{Console, Door, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::cgroup::{CgroupFault, CgroupHost, CgroupLimits};
+use super::cgroup::{Around, CgroupFault, CgroupHost, CgroupLimits};
 use super::ids::{self, IdRange, IdsFault};
 use super::launcher::{Belongings, Launcher, LauncherFault};
 use super::plan::{Exhibit, Facts, PlanFault, plan};
@@ -73,6 +73,8 @@ pub struct Job<'a> {
     /// Toolchains of a home directory, offered by name.
     pub tools: &'a [Provided],
     pub console: Console,
+    /// Listeners for a gateway; the job then waits for [`Running::go`].
+    pub doors: &'a [Door],
 }
 
 impl Native {
@@ -82,6 +84,11 @@ impl Native {
         let cgroups = CgroupHost::detect()?;
         let launcher = Launcher::start(executable)?;
         Ok(Self { state, launcher, cgroups, places: toolchain::probe() })
+    }
+
+    /// What the control groups around those of jobs leave them.
+    pub fn around(&self) -> Around {
+        self.cgroups.around()
     }
 
     pub fn state(&self) -> &StateDir {
@@ -115,12 +122,13 @@ impl Native {
             exhibits: job.exhibits,
             tools: job.tools,
             console: job.console,
+            doors: job.doors,
         })?;
         let image = match plan.scratch {
             Scratch::Tmpfs(_) => None,
             Scratch::Ext4Image => {
                 let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
-                Some(scratch::image(&self.state.scratch(), quota)?)
+                Some(scratch::image(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?)
             }
         };
         let group = self.cgroups.create(

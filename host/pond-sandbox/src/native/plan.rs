@@ -3,8 +3,8 @@
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
 use pond_wire::jail::{
-    BindKind, CheckoutPath, CheckoutView, Console, HOME, Identity, JailPlan, Program, ReplacedFile, Rlimits,
-    RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
+    BindKind, CheckoutPath, CheckoutView, Console, Door, HOME, Identity, JailPlan, Program, ReplacedFile,
+    Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
 };
 
 use super::toolchain::{self, Place};
@@ -47,6 +47,7 @@ pub(super) struct Facts<'a> {
     pub(super) exhibits: &'a [Exhibit],
     pub(super) tools: &'a [Provided],
     pub(super) console: Console,
+    pub(super) doors: &'a [Door],
 }
 
 pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
@@ -79,7 +80,9 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
             cwd: WORKSPACE.to_owned(),
         },
         console: facts.console,
-        start: Start::AtOnce,
+        doors: facts.doors.to_vec(),
+        // Nothing of the job runs before its way out is guarded.
+        start: if facts.doors.is_empty() { Start::AtOnce } else { Start::OnGo },
     })
 }
 

@@ -1,5 +1,7 @@
 //! Cleans up after jobs whose owner died, from their records alone. Mounts, loop devices and processes went with the owner's
-//! descriptors; what can be left is an empty control group, a record and a half-written result.
+//! descriptors; what can be left is an empty control group, a record, a half-prepared disk and a half-written result.
+
+use std::path::PathBuf;
 
 use super::cgroup::{self, CgroupFault};
 use crate::record::{self, JobName, Live, Made, RecordFault};
@@ -11,8 +13,8 @@ pub enum SweepFault {
     Record(#[from] RecordFault),
     #[error(transparent)]
     Cgroup(#[from] CgroupFault),
-    #[error("removing the unfinished result of {job}")]
-    Result { job: String, source: std::io::Error },
+    #[error("removing what a job left in {path}")]
+    Directory { path: PathBuf, source: std::io::Error },
 }
 
 /// What a sweep removed.
@@ -42,10 +44,43 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
     if let Some(Made::Native { cgroups }) = made {
         cgroup::reclaim(cgroups)?;
     }
-    match std::fs::remove_dir_all(state.runs().join(job.as_str())) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(SweepFault::Result { job: job.as_str().to_owned(), source })
+    let elsewhere = std::fs::read_link(state.output_mark(job)).ok();
+    let ours = |path: &PathBuf| path.file_name().is_some_and(|name| *name == *StateDir::output_name(job));
+    // The run's own directory last: it says where the others are.
+    let run = state.runs().join(job.as_str());
+    for directory in elsewhere.filter(ours).into_iter().chain([state.workshop(job), run]) {
+        match std::fs::remove_dir_all(&directory) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(SweepFault::Directory { path: directory, source });
+            }
+            Ok(()) | Err(_) => {}
         }
-        Ok(()) | Err(_) => Ok(()),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! A sweep follows its own marks, and no mark to what is not pond's.
+    use super::*;
+    use crate::record::Record;
+
+    #[test]
+    fn only_an_unfinished_output_of_the_same_run_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&place.path().join("state")).unwrap();
+        let job = JobName::try_from("dead".to_owned()).unwrap();
+        for (name, stays) in [(".pond-dead", false), (".pond-other", true), ("precious", true)] {
+            let record = Record { job: job.clone(), made: Made::Native { cgroups: Vec::new() } };
+            drop(Live::write(&state, record).unwrap());
+            let target = place.path().join(name);
+            for directory in [&target, &state.runs().join("dead"), &state.workshop(&job).join("rooms")] {
+                std::fs::create_dir_all(directory).unwrap();
+            }
+            std::os::unix::fs::symlink(&target, state.output_mark(&job)).unwrap();
+            assert_eq!(sweep(&state).unwrap(), Swept { jobs: vec!["dead".to_owned()] });
+            let left = [target.exists(), state.runs().join("dead").exists(), state.workshop(&job).exists()];
+            assert_eq!(left, [stays, false, false], "{name}");
+        }
     }
 }

@@ -15,6 +15,8 @@ use super::launcher::{LauncherFault, next_report};
 pub enum RunningFault {
     #[error(transparent)]
     Report(#[from] LauncherFault),
+    #[error("letting the job begin")]
+    Go(#[source] std::io::Error),
     #[error("killing the job")]
     Kill(#[source] std::io::Error),
     #[error(transparent)]
@@ -45,6 +47,8 @@ pub enum Ending {
         step: Step,
         errno: i32,
     },
+    /// The launcher or init was killed while the sandbox was made; the command did not run.
+    NotBegun,
     /// Init was killed before it could report: the job is dead, and the control group says why.
     Lost,
 }
@@ -56,6 +60,8 @@ pub struct Running {
     pub streams: Option<Streams>,
     /// The master of the job's terminal, from its arrival until it is taken.
     pub terminal: Option<OwnedFd>,
+    /// The listeners of the job's gateway, from their arrival until they are taken.
+    pub doors: Option<Vec<OwnedFd>>,
     report: OwnedFd,
     init: Option<OwnedFd>,
     upper: Option<OwnedFd>,
@@ -108,6 +114,7 @@ impl Running {
         Self {
             streams: ends.streams,
             terminal: None,
+            doors: None,
             report: ends.report,
             init: None,
             upper: None,
@@ -126,7 +133,11 @@ impl Running {
     /// Takes one report. Returns how the job ended once launcher and init have both let go.
     pub fn take_report(&mut self) -> Result<Option<Ending>, RunningFault> {
         match next_report(&self.report)? {
-            None => Ok(Some(self.ending.unwrap_or(Ending::Lost))),
+            None => {
+                // The upper layer is announced before the job is forked, so without one there was none.
+                let unsaid = if self.upper.is_some() { Ending::Lost } else { Ending::NotBegun };
+                Ok(Some(self.ending.unwrap_or(unsaid)))
+            }
             Some((report, descriptors)) => {
                 self.note(report, descriptors);
                 Ok(None)
@@ -138,6 +149,7 @@ impl Running {
         let mut descriptors = descriptors.into_iter();
         match report {
             Report::Started => self.init = descriptors.next(),
+            Report::Doors => self.doors = Some(descriptors.collect()),
             Report::Prepared => {
                 self.upper = descriptors.next();
                 self.terminal = descriptors.next();
@@ -149,6 +161,15 @@ impl Running {
             Report::Signaled { signal, usage } => {
                 self.ending.get_or_insert(Ending::Signaled { signal, usage });
             }
+        }
+    }
+
+    /// Lets a job begin that was launched to wait for it.
+    pub fn go(&self) -> Result<(), RunningFault> {
+        match pond_sys::socket::send(&self.report, &[1], &[]) {
+            // It ended before it could begin; its report says why.
+            Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(RunningFault::Go),
         }
     }
 
