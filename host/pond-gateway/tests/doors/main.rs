@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::disallowed_methods,
     clippy::wildcard_enum_match_arm,
