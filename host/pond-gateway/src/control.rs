@@ -137,10 +137,10 @@ impl Control {
 
 /// A host that closed its end is gone, whichever call notices.
 fn lost(fault: io::Error) -> ControlFault {
-    match fault.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ControlFault::HostGone,
-        _ => ControlFault::Talk(fault),
+    if matches!(fault.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+        return ControlFault::HostGone;
     }
+    ControlFault::Talk(fault)
 }
 
 async fn tell_floods(gateway: &Gateway) -> std::convert::Infallible {

@@ -66,6 +66,7 @@ pub(crate) fn own_addresses(addresses: &[IpAddr]) -> io::Result<Vec<IpAddr>> {
     Ok(own)
 }
 
+#[expect(clippy::disallowed_methods, reason = "points a datagram socket at an address; nothing is sent")]
 fn is_own(address: IpAddr) -> io::Result<bool> {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

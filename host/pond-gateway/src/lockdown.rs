@@ -1,6 +1,6 @@
 //! What the gateway gives up before it reads the first byte of a job. Zone: host, one thread, no untrusted input yet.
 //!
-//! Read `lock_down` from top to bottom: it is the whole of it. Invariant: a layer that does not take ends the process; there
+//! Read `lock_down` and then `give_up` from top to bottom: they are the whole of it. Invariant: a layer that does not take ends the process; there
 //! is no lesser mode.
 
 use std::io;
@@ -37,6 +37,12 @@ pub(crate) enum LockdownFault {
 
 /// Locks this process down, for good.
 pub(crate) fn lock_down(identity: Option<Identity>) -> Result<(), LockdownFault> {
+    give_up(identity)?;
+    // Sockets, memory and time. Last, because it forbids all of the above.
+    seccomp::install(&seccomp::compile(Profile::Gateway)).map_err(LockdownFault::Filter)
+}
+
+fn give_up(identity: Option<Identity>) -> Result<(), LockdownFault> {
     // Nothing executed from here on could gain what is given up below; the filter and Landlock both require it.
     rustix::thread::set_no_new_privs(true).map_err(|e| LockdownFault::NoNewPrivileges(e.into()))?;
     // Keys must not reach a core file; every tunnel takes two descriptors, and six while it splices.
@@ -52,9 +58,7 @@ pub(crate) fn lock_down(identity: Option<Identity>) -> Result<(), LockdownFault>
     rustix::thread::set_capabilities(None, sets).map_err(|e| LockdownFault::Capabilities(e.into()))?;
     // Not even a process of the same user may read the key out of this one. After the identity: changing it resets this.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|e| LockdownFault::Dumpable(e.into()))?;
-    // Sockets, memory and time. Last, because it forbids all of the above.
-    seccomp::install(&seccomp::compile(Profile::Gateway)).map_err(LockdownFault::Filter)
+        .map_err(|e| LockdownFault::Dumpable(e.into()))
 }
 
 fn limit(resource: Resource, value: Option<u64>) -> Result<(), LockdownFault> {

@@ -1,7 +1,7 @@
 //! The doors, open: one task per listener, one per connection, all on one thread. Zone: host.
 //!
-//! Invariants: a listener outlives every failure to accept; connections that have no tunnel yet are bounded in number, so a
-//! job cannot fill this process with silence; the host hears `serving` only when every door is being watched.
+//! Invariants: a listener outlives every failure to accept; connections are bounded in number, so a job cannot fill this
+//! process with silence; the host hears `serving` only when every door is being watched.
 
 use std::io;
 use std::net::{TcpListener as StdTcpListener, UdpSocket as StdUdpSocket};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use pond_wire::gateway::{Door, Event};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::broker::BrokerFault;
 use crate::control::{Control, ControlFault, QUEUE};
@@ -26,6 +26,11 @@ use crate::{front, models, proxy, responder};
 
 /// When the process or the machine is out of descriptors: long enough for tunnels to end, short enough to go unnoticed.
 const BACK_OFF: Duration = Duration::from_millis(50);
+
+/// Connections of a door beyond the tunnels: those that are being read, judged or refused. Further ones wait to be accepted.
+const WITHOUT_TUNNEL: usize = 256;
+/// More than the broker serves, because it refuses the surplus in words.
+const BROKER_SEATS: usize = 2048;
 
 /// Why the gateway stopped serving.
 #[derive(Debug, Error)]
@@ -55,28 +60,30 @@ pub(crate) async fn serve(
         nat64: start.nat64,
         broker: OnceLock::new(),
     });
+    let tunnels = usize::try_from(start.order.caps.tunnels).unwrap_or(usize::MAX);
+    let seats = tunnels.saturating_add(WITHOUT_TUNNEL).min(Semaphore::MAX_PERMITS);
     if let Some(order) = &start.order.broker {
         models::install(&gateway, order, start.keys)?;
     }
     let control = Control::new(socket)?;
     for (door, listener) in listeners {
-        open(&gateway, door, listener).map_err(|source| ServeFault::Door { door, source })?;
+        open(&gateway, seats, door, listener).map_err(|source| ServeFault::Door { door, source })?;
     }
     control.send(&Event::Serving).await?;
     Ok(control.run(&gateway, events).await?)
 }
 
-fn open(gateway: &Arc<Gateway>, door: Door, listener: OwnedFd) -> io::Result<()> {
+fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> io::Result<()> {
     let gateway = Arc::clone(gateway);
     match door {
         Door::Proxy => {
-            tokio::spawn(accept(gateway, tcp(listener)?, proxy::serve));
+            tokio::spawn(accept(gateway, seats, tcp(listener)?, proxy::serve));
         }
         Door::Tls => {
-            tokio::spawn(accept(gateway, tcp(listener)?, front::serve));
+            tokio::spawn(accept(gateway, seats, tcp(listener)?, front::serve));
         }
         Door::DnsTcp => {
-            tokio::spawn(accept(gateway, tcp(listener)?, responder::serve_tcp));
+            tokio::spawn(accept(gateway, seats, tcp(listener)?, responder::serve_tcp));
         }
         Door::DnsUdp => {
             let socket = StdUdpSocket::from(listener);
@@ -84,7 +91,7 @@ fn open(gateway: &Arc<Gateway>, door: Door, listener: OwnedFd) -> io::Result<()>
             tokio::spawn(responder::serve_udp(gateway, UdpSocket::from_std(socket)?));
         }
         Door::Broker => {
-            tokio::spawn(accept(gateway, tcp(listener)?, models::serve));
+            tokio::spawn(accept(gateway, BROKER_SEATS, tcp(listener)?, models::serve));
         }
     }
     Ok(())
@@ -97,13 +104,24 @@ fn tcp(listener: OwnedFd) -> io::Result<TcpListener> {
 }
 
 /// Accepts for as long as the process lives.
-async fn accept<F>(gateway: Arc<Gateway>, listener: TcpListener, serve: fn(Arc<Gateway>, TcpStream) -> F)
-where
+async fn accept<F>(
+    gateway: Arc<Gateway>,
+    seats: usize,
+    listener: TcpListener,
+    serve: fn(Arc<Gateway>, TcpStream) -> F,
+) where
     F: Future<Output = ()> + Send + 'static,
 {
-    loop {
+    let seats = Arc::new(Semaphore::new(seats));
+    while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve(Arc::clone(&gateway), stream))),
+            Ok((stream, _)) => {
+                let connection = serve(Arc::clone(&gateway), stream);
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(seat);
+                });
+            }
             // EMFILE and ENFILE pass; a connection that was reset in the queue is no news at all.
             Err(_) => tokio::time::sleep(BACK_OFF).await,
         }

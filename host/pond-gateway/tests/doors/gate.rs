@@ -86,6 +86,13 @@ impl Gate {
         Self { job, control: Some(control), process }
     }
 
+    /// Lowers the number of descriptors the gateway may have.
+    pub(crate) fn limit_files(&self, files: u64) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        let limit = rustix::process::Rlimit { current: Some(files), maximum: Some(files) };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limit).unwrap();
+    }
+
     pub(crate) fn give_doors(&self, listeners: &[(Door, OwnedFd)]) {
         let doors = Doors { doors: listeners.iter().map(|(door, _)| *door).collect() };
         let descriptors: Vec<_> = listeners.iter().map(|(_, listener)| listener.as_fd()).collect();

@@ -247,3 +247,55 @@ fn c83_c80_a_busy_tunnel_is_spliced_whole() {
     drop((client, writer.join().unwrap()));
     assert_eq!(gate.closed().bytes_down, 24 * 1_000_003);
 }
+
+/// What the kernel says about the thread that serves.
+#[test]
+fn a_serving_gateway_has_given_everything_up() {
+    use std::os::unix::fs::MetadataExt;
+    let gate = Gate::to(&["locked.com"]);
+    let tasks = format!("/proc/{}/task", gate.process.id());
+    let serving = std::fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| task.unwrap().path())
+        .find(|task| std::fs::read_to_string(task.join("status")).unwrap().contains("Seccomp:\t2"));
+    let task = serving.expect("no thread is behind the filter");
+    let status = std::fs::read_to_string(task.join("status")).unwrap();
+    for line in [
+        "Uid:\t54321\t54321\t54321\t54321",
+        "Gid:\t54321\t54321\t54321\t54321",
+        "Groups:\t ",
+        "CapInh:\t0000000000000000",
+        "CapPrm:\t0000000000000000",
+        "CapEff:\t0000000000000000",
+        "NoNewPrivs:\t1",
+    ] {
+        assert!(status.lines().any(|own| own == line), "{line:?} is not in\n{status}");
+    }
+    let limits = std::fs::read_to_string(task.join("limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"]);
+    // The files of a process that cannot be dumped belong to root, whoever it runs as.
+    assert_eq!(std::fs::metadata(task.join("environ")).unwrap().uid(), 0);
+}
+
+#[test]
+fn c85_out_of_descriptors_the_doors_stay_open_and_tunnels_live() {
+    let server = far::host("c85.com");
+    let gate = Gate::to(&["c85.com"]);
+    let (mut client, mut upstream) = gate.tunnel("c85.com", &server);
+    gate.limit_files(24);
+    let crowd: Vec<_> = (0..40).map(|_| gate.client(doors::PROXY)).collect();
+    send(&mut client, b"through the crowd");
+    expect(&mut upstream, b"through the crowd");
+    std::thread::sleep(Duration::from_millis(200));
+    drop(crowd);
+    assert_eq!(gate.code("other.com:443"), "host_not_allowed");
+}
+
+#[test]
+fn connections_that_say_nothing_leave_room_for_tunnels() {
+    let server = far::host("quiet.com");
+    let gate = Gate::new(&order(allow(&["quiet.com"]), Caps { tunnels: 4, ..CAPS }));
+    let _silent: Vec<_> = (0..250).map(|_| gate.client(doors::PROXY)).collect();
+    drop(gate.tunnel("quiet.com", &server));
+}

@@ -1,6 +1,13 @@
 //! The gateway as a process of its own, in a small internet made of network namespaces: the job's loopback, the host's side
 //! and a far side with public addresses and a name server that says what a test wants. Needs root, `ip` and `unshare`.
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test stops at the first surprise, starts processes and dials inside its own namespaces"
+)]
 
 mod connect;
 mod far;
