@@ -47,16 +47,10 @@ pub static OPERATOR_SHAPE: Shape = Shape {
 };
 
 /// What the file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
     pub models: Vec<Model>,
     pub egress: Egress,
-}
-
-impl Default for Operator {
-    fn default() -> Self {
-        Self { models: Vec::new(), egress: Egress::default() }
-    }
 }
 
 impl Operator {

@@ -116,7 +116,7 @@ fn every_fault_is_named_with_its_place() {
         (("models", list(&["gpt-5", "gpt-5"])), "duplicate_field model.claude.models[1]"),
         (("key", text("sk-secret")), "unknown_field model.claude.key"),
     ] {
-        assert_eq!(faults(&claude(&[change.clone()])), [fault], "{change:?}");
+        assert_eq!(faults(&claude(std::slice::from_ref(&change))), [fault], "{change:?}");
     }
     let chat = claude(&[("api", text("openai-chat"))]);
     assert_eq!(faults(&chat), ["upstream_missing model.claude.upstream"]);

@@ -36,7 +36,7 @@ async fn c133_each_event_leaves_before_the_next_arrives() {
     assert!(String::from_utf8(held).unwrap().contains(EVENTS[0]));
     // c123: the client leaves; the upstream is hung up on and the call charged.
     drop(client);
-    world.hung_up.notified().await;
+    world.hung_up().await;
     while world.records().is_empty() {
         tokio::task::yield_now().await;
     }

@@ -95,7 +95,7 @@ async fn c129_a_stream_that_crosses_the_ceiling_is_cut_and_the_upstream_hung_up_
     let world = World::with(order(ceiling), move |_| Reply::Hold(pieces.clone())).await;
     let body = r#"{"model":"claude-sonnet-4-5","max_tokens":10,"stream":true,"messages":[]}"#;
     let answer = world.ask(0, "/v1/messages", body).await;
-    world.hung_up.notified().await;
+    world.hung_up().await;
     let told = unchunk(&answer);
     let last = told.trim_end().rsplit("\n\n").next().unwrap();
     assert!(

@@ -159,101 +159,90 @@ async fn c106_c107_c108_bodies_are_read_once_and_priced() {
         .await;
 }
 
+/// Which model, where, one field of the body, and the code of its refusal.
+const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
+    (0, "/v1/messages", r#""tools":[{"type":"web_search_20250305"}]"#, "provider_egress"),
+    (0, "/v1/messages", r#""tools":[{"type":"web_fetch_20250910"}]"#, "provider_egress"),
+    (0, "/v1/messages", r#""tools":[{"type":"code_execution_20250825"}]"#, "provider_egress"),
+    (0, "/v1/messages", r#""tools":[{"type":7}]"#, "provider_egress"),
+    (0, "/v1/messages", r#""mcp_servers":[{"url":"https://evil"}]"#, "provider_egress"),
+    (0, "/v1/messages", r#""container":"c1""#, "provider_storage"),
+    (
+        0,
+        "/v1/messages",
+        r#""messages":[{"content":[{"type":"image","source":{"type":"url","url":"https://evil/?d"}}]}]"#,
+        "provider_egress",
+    ),
+    (
+        0,
+        "/v1/messages",
+        r#""messages":[{"content":[{"type":"tool_result","content":[{"type":"document","source":{"type":"file","file_id":"f"}}]}]}]"#,
+        "provider_egress",
+    ),
+    (0, "/v1/messages", r#""service_tier":"priority""#, "unpriced_option"),
+    (0, "/v1/messages", r#""speed":"fast""#, "unpriced_option"),
+    (0, "/v1/messages", r#""inference_geo":"us""#, "unpriced_option"),
+    (1, "/v1/responses", r#""tools":[{"type":"web_search"}]"#, "provider_egress"),
+    (1, "/v1/responses", r#""tools":[{"type":"mcp","server_url":"https://evil"}]"#, "provider_egress"),
+    (1, "/v1/responses", r#""tools":[{"type":"code_interpreter"}]"#, "provider_egress"),
+    (1, "/v1/responses", r#""tools":[{"type":"file_search"}]"#, "provider_egress"),
+    (1, "/v1/responses", r#""tools":[{"type":"computer_use_preview"}]"#, "provider_egress"),
+    (1, "/v1/responses", r#""tools":[{}]"#, "provider_egress"),
+    (
+        1,
+        "/v1/responses",
+        r#""input":[{"content":[{"type":"input_image","image_url":"https://evil"}]}]"#,
+        "provider_egress",
+    ),
+    (
+        1,
+        "/v1/responses",
+        r#""input":[{"content":[{"type":"input_file","file_url":"https://evil"}]}]"#,
+        "provider_egress",
+    ),
+    (1, "/v1/responses", r#""input":[{"type":"item_reference","id":"x"}]"#, "provider_storage"),
+    (1, "/v1/responses", r#""background":true"#, "provider_storage"),
+    (1, "/v1/responses", r#""store":true"#, "provider_storage"),
+    (1, "/v1/responses", r#""previous_response_id":"r""#, "provider_storage"),
+    (1, "/v1/responses", r#""service_tier":"priority""#, "unpriced_option"),
+    (
+        1,
+        "/v1/chat/completions",
+        r#""messages":[{"content":[{"type":"image_url","image_url":{"url":"https://evil"}}]}]"#,
+        "provider_egress",
+    ),
+    (1, "/v1/chat/completions", r#""web_search_options":{}"#, "provider_egress"),
+    (1, "/v1/chat/completions", r#""store":true"#, "provider_storage"),
+    (1, "/v1/chat/completions", r#""models":["other"]"#, "unpriced_option"),
+    (
+        2,
+        "/v1beta/models/gemini-2.5-pro:generateContent",
+        r#""tools":[{"googleSearch":{}}]"#,
+        "provider_egress",
+    ),
+    (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""tools":[{"urlContext":{}}]"#, "provider_egress"),
+    (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""tools":[{"code_execution":{}}]"#, "body_field"),
+    (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""generation_config":{}"#, "body_field"),
+    (
+        2,
+        "/v1beta/models/gemini-2.5-pro:generateContent",
+        r#""contents":[{"parts":[{"fileData":{"fileUri":"https://evil"}}]}]"#,
+        "provider_egress",
+    ),
+    (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""cachedContent":"c""#, "provider_storage"),
+];
+
 #[tokio::test]
 async fn c109_c110_c111_the_provider_is_no_way_out() {
     let world = quiet().await;
-    for (at, path, body, code) in [
-        (0, "/v1/messages", r#""tools":[{"type":"web_search_20250305"}]"#, "provider_egress"),
-        (0, "/v1/messages", r#""tools":[{"type":"web_fetch_20250910"}]"#, "provider_egress"),
-        (0, "/v1/messages", r#""tools":[{"type":"code_execution_20250825"}]"#, "provider_egress"),
-        (0, "/v1/messages", r#""tools":[{"type":7}]"#, "provider_egress"),
-        (0, "/v1/messages", r#""mcp_servers":[{"url":"https://evil"}]"#, "provider_egress"),
-        (0, "/v1/messages", r#""container":"c1""#, "provider_storage"),
-        (
-            0,
-            "/v1/messages",
-            r#""messages":[{"content":[{"type":"image","source":{"type":"url","url":"https://evil/?d"}}]}]"#,
-            "provider_egress",
-        ),
-        (
-            0,
-            "/v1/messages",
-            r#""messages":[{"content":[{"type":"tool_result","content":[{"type":"document","source":{"type":"file","file_id":"f"}}]}]}]"#,
-            "provider_egress",
-        ),
-        (0, "/v1/messages", r#""service_tier":"priority""#, "unpriced_option"),
-        (0, "/v1/messages", r#""speed":"fast""#, "unpriced_option"),
-        (0, "/v1/messages", r#""inference_geo":"us""#, "unpriced_option"),
-        (1, "/v1/responses", r#""tools":[{"type":"web_search"}]"#, "provider_egress"),
-        (1, "/v1/responses", r#""tools":[{"type":"mcp","server_url":"https://evil"}]"#, "provider_egress"),
-        (1, "/v1/responses", r#""tools":[{"type":"code_interpreter"}]"#, "provider_egress"),
-        (1, "/v1/responses", r#""tools":[{"type":"file_search"}]"#, "provider_egress"),
-        (1, "/v1/responses", r#""tools":[{"type":"computer_use_preview"}]"#, "provider_egress"),
-        (1, "/v1/responses", r#""tools":[{}]"#, "provider_egress"),
-        (
-            1,
-            "/v1/responses",
-            r#""input":[{"content":[{"type":"input_image","image_url":"https://evil"}]}]"#,
-            "provider_egress",
-        ),
-        (
-            1,
-            "/v1/responses",
-            r#""input":[{"content":[{"type":"input_file","file_url":"https://evil"}]}]"#,
-            "provider_egress",
-        ),
-        (1, "/v1/responses", r#""input":[{"type":"item_reference","id":"x"}]"#, "provider_storage"),
-        (1, "/v1/responses", r#""background":true"#, "provider_storage"),
-        (1, "/v1/responses", r#""store":true"#, "provider_storage"),
-        (1, "/v1/responses", r#""previous_response_id":"r""#, "provider_storage"),
-        (1, "/v1/responses", r#""service_tier":"priority""#, "unpriced_option"),
-        (
-            1,
-            "/v1/chat/completions",
-            r#""messages":[{"content":[{"type":"image_url","image_url":{"url":"https://evil"}}]}]"#,
-            "provider_egress",
-        ),
-        (1, "/v1/chat/completions", r#""web_search_options":{}"#, "provider_egress"),
-        (1, "/v1/chat/completions", r#""store":true"#, "provider_storage"),
-        (1, "/v1/chat/completions", r#""models":["other"]"#, "unpriced_option"),
-        (
-            2,
-            "/v1beta/models/gemini-2.5-pro:generateContent",
-            r#""tools":[{"googleSearch":{}}]"#,
-            "provider_egress",
-        ),
-        (
-            2,
-            "/v1beta/models/gemini-2.5-pro:generateContent",
-            r#""tools":[{"urlContext":{}}]"#,
-            "provider_egress",
-        ),
-        (
-            2,
-            "/v1beta/models/gemini-2.5-pro:generateContent",
-            r#""tools":[{"code_execution":{}}]"#,
-            "body_field",
-        ),
-        (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""generation_config":{}"#, "body_field"),
-        (
-            2,
-            "/v1beta/models/gemini-2.5-pro:generateContent",
-            r#""contents":[{"parts":[{"fileData":{"fileUri":"https://evil"}}]}]"#,
-            "provider_egress",
-        ),
-        (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""cachedContent":"c""#, "provider_storage"),
-    ] {
-        let id = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro"][at];
-        let body = format!("{{\"model\":\"{id}\",\"max_tokens\":9,{body}}}").replace(
-            "\"max_tokens\":9,",
-            match at {
-                0 => "\"max_tokens\":9,",
-                _ => "",
-            },
-        );
-        let body = if at == 2 { body.replace("\"model\":\"gemini-2.5-pro\",", "") } else { body };
-        let status = if code == "body_field" { 400 } else { 403 };
-        refused(&world, &with_key(path, at, &body), status, code).await;
+    for (at, path, field, code) in WAYS_OUT {
+        let body = match at {
+            0 => format!("{{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":9,{field}}}"),
+            1 => format!("{{\"model\":\"gpt-5\",{field}}}"),
+            _ => format!("{{{field}}}"),
+        };
+        let status = if *code == "body_field" { 400 } else { 403 };
+        refused(&world, &with_key(path, *at, &body), status, code).await;
     }
 }
 

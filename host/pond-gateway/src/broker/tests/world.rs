@@ -64,7 +64,7 @@ pub(super) struct World {
     pub(super) broker: Arc<Broker>,
     pub(super) seen: Arc<Mutex<Vec<Seen>>>,
     pub(super) records: Arc<Mutex<Vec<Record>>>,
-    pub(super) hung_up: Arc<tokio::sync::Notify>,
+    hung_up: Arc<tokio::sync::Notify>,
 }
 
 pub(super) fn response(status: &str, fields: &str, body: &str) -> Vec<u8> {
@@ -165,6 +165,12 @@ impl World {
     /// A request of an honest client of the model at this place.
     pub(super) async fn ask(&self, at: usize, path: &str, body: &str) -> String {
         self.post(path, &format!("Authorization: Bearer {}\r\n", DUMMIES[at]), body).await
+    }
+
+    /// Waits until the broker has closed its connection to the upstream; fails rather than hangs.
+    pub(super) async fn hung_up(&self) {
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(20), self.hung_up.notified()).await;
+        waited.expect("the upstream was not hung up on");
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
