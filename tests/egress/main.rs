@@ -1,0 +1,7 @@
+//! Runs what may go out and what may not against an internet of its own: real clients, and the catalogue of attacks.
+//!
+//! Every attack has its control: the same bytes without the gateway reach their target, or the row proves nothing.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+
+mod plain;
+mod world;
