@@ -1,0 +1,158 @@
+//! Programs people use, unmodified, against mirrors under the names the default allowlist has.
+//!
+//! Each runs three times: on the host side without pond, which shows that client and mirror work; in a sandbox as pond sets
+//! it up; and in a sandbox with every proxy setting taken away, as tools that ignore them behave.
+
+use crate::world::sides::tool;
+use crate::world::{Done, Plan, World, source};
+
+/// What every client is told: whom to trust, and to leave nothing behind.
+const TRUST: &str = r#"
+ca="$PWD/ca.pem"
+export SSL_CERT_FILE="$ca" CURL_CA_BUNDLE="$ca" REQUESTS_CA_BUNDLE="$ca" PIP_CERT="$ca" NODE_EXTRA_CA_CERTS="$ca" npm_config_cafile="$ca"
+export CARGO_HTTP_CAINFO="$ca" GIT_SSL_CAINFO="$ca" WGETRC="$PWD/wgetrc"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 npm_config_cache="$PWD/npm-cache" CARGO_HOME="$PWD/cargo-home"
+export JAVA_TOOL_OPTIONS="$JAVA_TOOL_OPTIONS -Djavax.net.ssl.trustStore=$PWD/trust.p12 -Djavax.net.ssl.trustStorePassword=changeit"
+"#;
+
+const WITHOUT_PROXY: &str = r#"
+for name in $(env | cut -d= -f1 | grep -i proxy); do unset "$name"; done
+unset JAVA_TOOL_OPTIONS
+"#;
+
+const FETCH_JAVA: &str = r#"
+import java.net.URI;
+import java.net.http.*;
+public class Fetch {
+    public static void main(String[] arguments) throws Exception {
+        var request = HttpRequest.newBuilder(URI.create(arguments[0])).build();
+        System.out.print(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body());
+    }
+}
+"#;
+
+/// A client's shell line, and the last line it prints.
+struct Client {
+    line: &'static str,
+    prints: &'static str,
+}
+
+/// Runs a client everywhere.
+fn everywhere(client: &Client) {
+    let world = World::new(Plan::default());
+    prepare(&world);
+    let direct = format!("{TRUST}{}", client.line);
+    check("direct", client, world.direct("sh").env("PATH", path()).args(["-ec", &direct]));
+    for (how, lines) in [("proxy", ""), ("no proxy", WITHOUT_PROXY)] {
+        let line = format!("{lines}{TRUST}{}", client.line);
+        let allow = ["--allow-host", "hello.pondworld.net"];
+        let run = [&["run", "--quiet", "--tool", "cargo"], &allow[..], &["--", "sh", "-ec", &line]].concat();
+        check(how, client, &mut world.pond(&run));
+    }
+}
+
+fn check(how: &str, client: &Client, command: &mut std::process::Command) {
+    let done = Done::from(command.output().unwrap());
+    let last = done.stdout.lines().last().unwrap_or_default();
+    assert_eq!((done.code, last), (0, client.prints), "{how}: {done:?}");
+}
+
+fn prepare(world: &World) {
+    let ca = world.trust();
+    world.write("wgetrc", format!("ca_certificate = {ca}\n"));
+    world.write("Fetch.java", FETCH_JAVA);
+    world.write(
+        "crate/Cargo.toml",
+        "[package]\nname = \"job\"\nedition = \"2021\"\n[dependencies]\npond-hello = \"1\"\n",
+    );
+    world.write("crate/src/main.rs", "fn main() { println!(\"{}\", pond_hello::GREETING) }\n");
+    world.write("mirror.py", source("mirror.py"));
+    let built = tool("python3").arg(world.project().join("mirror.py")).arg(world.sites()).output().unwrap();
+    assert!(built.status.success(), "{:?}", Done::from(built));
+}
+
+/// Where programs are, this cargo's own folder first.
+fn path() -> String {
+    let cargo = std::path::Path::new(env!("CARGO")).parent().unwrap();
+    format!("{}:/usr/local/bin:/usr/bin:/bin", cargo.display())
+}
+
+#[test]
+fn curl() {
+    everywhere(&Client {
+        line: "curl --silent --show-error https://hello.pondworld.net/",
+        prints: "far side: hello.pondworld.net",
+    });
+}
+
+#[test]
+fn wget() {
+    everywhere(&Client {
+        line: "wget --quiet --output-document=- https://hello.pondworld.net/",
+        prints: "far side: hello.pondworld.net",
+    });
+}
+
+#[test]
+fn python_urllib_requests_and_httpx() {
+    everywhere(&Client {
+        line: r#"/usr/bin/python3 -c '
+import urllib.request, requests, httpx
+url = "https://hello.pondworld.net/"
+texts = {urllib.request.urlopen(url).read().decode(), requests.get(url).text, httpx.get(url).text}
+print(*texts, end="")'"#,
+        prints: "far side: hello.pondworld.net",
+    });
+}
+
+#[test]
+fn pip_install() {
+    everywhere(&Client {
+        line: r#"/usr/bin/python3 -m pip install --quiet --target=installed pond-hello
+PYTHONPATH=installed /usr/bin/python3 -c 'import pond_hello; print(pond_hello.GREETING)'"#,
+        prints: "hello from pypi",
+    });
+}
+
+#[test]
+fn npm_install() {
+    everywhere(&Client {
+        line: r#"mkdir -p job && cd job
+npm install --silent --fetch-retries=0 --no-audit --no-fund --no-update-notifier pond-hello
+node -e 'console.log(require("pond-hello"))'"#,
+        prints: "hello from npm",
+    });
+}
+
+#[test]
+fn cargo_run() {
+    everywhere(&Client {
+        line: "cd crate && cargo --quiet run --target-dir ../built",
+        prints: "hello from crates",
+    });
+}
+
+#[test]
+fn git_clone() {
+    everywhere(&Client {
+        line: "git clone --quiet https://github.com/pond/hello.git cloned && cat cloned/README",
+        prints: "hello from git",
+    });
+}
+
+#[test]
+fn node_fetch() {
+    everywhere(&Client {
+        line: r#"node -e 'fetch("https://hello.pondworld.net/").then(reply => reply.text()).then(text => console.log(text.trim()))'"#,
+        prints: "far side: hello.pondworld.net",
+    });
+}
+
+#[test]
+fn java_http_client() {
+    everywhere(&Client {
+        line: r#"keytool -importcert -noprompt -alias world -file ca.pem -keystore trust.p12 -storepass changeit 2>/dev/null
+java Fetch.java https://hello.pondworld.net/"#,
+        prints: "far side: hello.pondworld.net",
+    });
+}
