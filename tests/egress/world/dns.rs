@@ -18,7 +18,7 @@ const CNAME: u16 = 5;
 pub(crate) fn serve(zone: &Arc<Zone>, log: &Log) {
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 53)).unwrap();
     let (names, seen) = (Arc::clone(zone), log.clone());
-    std::thread::spawn(move || over_udp(&socket, &names, &seen));
+    std::thread::spawn(move || over_udp(&Arc::new(socket), &names, &seen));
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 53)).unwrap();
     let (zone, log) = (Arc::clone(zone), log.clone());
     std::thread::spawn(move || {
@@ -29,12 +29,18 @@ pub(crate) fn serve(zone: &Arc<Zone>, log: &Log) {
     });
 }
 
-fn over_udp(socket: &UdpSocket, zone: &Zone, log: &Log) {
+fn over_udp(socket: &Arc<UdpSocket>, zone: &Arc<Zone>, log: &Log) {
     let mut buffer = [0; 4096];
     while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-        let Some(reply) = reply(&buffer[..length], Wire::Udp, zone, log) else { continue };
-        // The client may be gone already.
-        drop(socket.send_to(&reply, from));
+        let message = buffer[..length].to_vec();
+        let (socket, zone, log) = (Arc::clone(socket), Arc::clone(zone), log.clone());
+        // Some answers take their time, and others must not wait for them.
+        std::thread::spawn(move || {
+            if let Some(reply) = reply(&message, Wire::Udp, &zone, &log) {
+                // The client may be gone already.
+                drop(socket.send_to(&reply, from));
+            }
+        });
     }
 }
 

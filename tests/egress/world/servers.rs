@@ -78,7 +78,9 @@ fn note_first_bytes(stream: &TcpStream, to: SocketAddr, log: &Log) -> std::io::R
     stream.set_nodelay(true)?;
     let mut bytes = [0; 64];
     let length = stream.peek(&mut bytes)?;
-    log.note(Event::First { to, bytes: bytes[..length].to_vec() });
+    if length > 0 {
+        log.note(Event::First { to, bytes: bytes[..length].to_vec() });
+    }
     Ok(())
 }
 

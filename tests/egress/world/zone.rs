@@ -13,6 +13,8 @@ pub(crate) enum Script {
     Alias(String),
     /// One answer, then the other, then the first again; nobody may keep either.
     Flip(Vec<IpAddr>, Vec<IpAddr>),
+    /// The truth, after this many milliseconds.
+    Late(u64, Vec<IpAddr>),
     NoSuchName,
     ServerFailure,
     Silence,
@@ -64,6 +66,10 @@ impl Zone {
             Some(Script::Addresses(addresses)) => Answer::Records(records(addresses, 300)),
             Some(Script::Flip(_, second)) if even => Answer::Records(records(second, 0)),
             Some(Script::Flip(first, _)) => Answer::Records(records(first, 0)),
+            Some(Script::Late(milliseconds, addresses)) => {
+                std::thread::sleep(std::time::Duration::from_millis(*milliseconds));
+                Answer::Records(records(addresses, 300))
+            }
             Some(Script::Alias(_)) => self.follow(&name, kind),
             Some(Script::NoSuchName) => Answer::NoSuchName,
             Some(Script::ServerFailure) => Answer::ServerFailure,
