@@ -134,10 +134,8 @@ impl Resident {
         let bounds = Bounds { wall: Duration::from_secs(60), output_bytes: 1 << 20 };
         let started = Instant::now();
         let (record, running) = self.launch(number)?;
-        let ended =
-            supervise(running, Wiring { input: None, interrupt: None, terminal: None }, bounds, |_, _| {
-                Ok(())
-            })?;
+        let wiring = Wiring { input: None, interrupt: None, terminal: None, rooms: &[] };
+        let ended = supervise(running, wiring, bounds, |_, _| Ok(()))?;
         let (ending, ended_after) = (ended.over.ending, started.elapsed());
         drop(ended);
         record.close()?;

@@ -9,12 +9,13 @@ use clap::{Args, Parser, Subcommand};
 use crate::apply_cmd::ApplyArgs;
 use crate::attack::AttackArgs;
 use crate::doctor::DoctorArgs;
+use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
 use crate::run::RunArgs;
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
-use crate::{apply_cmd, attack, doctor, policy_cmd, preflight_cmd, run, runs};
+use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, run, runs};
 
 #[derive(Debug, Parser)]
 #[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
@@ -28,6 +29,7 @@ enum Command {
     Run(Box<RunArgs>),
     Apply(ApplyArgs),
     Runs(RunsArgs),
+    Explain(ExplainArgs),
     Gc(GcArgs),
     Attack(AttackArgs),
     Doctor(DoctorArgs),
@@ -83,12 +85,13 @@ pub(crate) struct Preflight {
 pub(crate) fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return explain(&error),
+        Err(error) => return usage(&error),
     };
     match cli.command {
         Command::Run(args) => run::main(&args),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
+        Command::Explain(args) => explain::main(&args),
         Command::Gc(args) => runs::gc::main(&args),
         Command::Attack(args) => attack::main(&args),
         Command::Doctor(args) => doctor::main(&args),
@@ -101,7 +104,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// Help and version are answers; anything else is a refusal.
-fn explain(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error) -> ExitCode {
     let printed = error.print();
     if printed.is_ok() && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }

@@ -6,6 +6,7 @@ mod attack;
 mod audit;
 mod cli;
 mod doctor;
+mod explain;
 mod host_cmd;
 mod input;
 mod output;
@@ -20,9 +21,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The launcher is this same file under another name, and must be itself before anything else of ours has run.
-    if std::env::args_os().next().is_some_and(|name| name == pond_jail::NAME) {
+    // The launcher and the gateway are this same file under other names, and each must be itself before anything else of
+    // ours has run.
+    let name = std::env::args_os().next();
+    if name.as_ref().is_some_and(|name| name == pond_jail::NAME) {
         pond_jail::main()
+    }
+    if name.is_some_and(|name| name == pond_gateway::NAME) {
+        pond_gateway::main()
     }
     if std::env::args_os()
         .next()

@@ -1,13 +1,19 @@
 //! The only reader of the environment: operator settings, as text, handed to their parser.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use pond_policy::refusal::Refusals;
-use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, Settings};
+use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, parse_resolvers};
 
 /// What the operator demands of every sandbox on this machine.
 pub(crate) fn sandbox() -> Result<Settings, Refusals> {
     Settings::parse(text(REQUIRE_SANDBOX).as_deref(), text(MIN_BACKEND).as_deref())
+}
+
+/// Who gateways of this machine ask for addresses; nobody in particular when the operator does not say.
+pub(crate) fn resolvers() -> Result<Vec<SocketAddr>, Refusals> {
+    text(RESOLVER).map_or(Ok(Vec::new()), |text| parse_resolvers(&text))
 }
 
 /// The caller's home directory.

@@ -135,7 +135,7 @@ fn launchers(marker: &str) -> BTreeSet<String> {
     found
 }
 
-fn loops(marker: &str) -> BTreeSet<String> {
+pub(crate) fn loops(marker: &str) -> BTreeSet<String> {
     names(Path::new("/sys/block"))
         .into_iter()
         .filter(|name| name.starts_with("loop"))
@@ -147,15 +147,17 @@ fn loops(marker: &str) -> BTreeSet<String> {
 }
 
 /// Control groups of these jobs in any hierarchy.
-fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
+pub(crate) fn cgroups(jobs: &BTreeSet<String>) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = pending.pop() {
-        for name in names(&directory) {
-            let path = directory.join(&name);
-            if name.strip_prefix("pond-job-").is_some_and(|job| jobs.contains(job)) {
+        // Groups come and go while this looks.
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let job = name.to_str().and_then(|name| name.strip_prefix("pond-job-"));
+            if job.is_some_and(|job| jobs.contains(job)) {
                 found.insert(path);
-            } else if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 pending.push(path);
             }
         }

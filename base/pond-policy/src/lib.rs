@@ -23,6 +23,7 @@ pub mod duration;
 pub mod egress;
 pub mod image;
 pub mod limits;
+pub mod model;
 pub mod name;
 mod near;
 pub mod node;

@@ -61,6 +61,8 @@ mod tests {
             refusal::Code,
             egress::HostWarningCode,
             egress::Preset,
+            model::Api,
+            model::Auth,
             run::ExecutorKind,
             run::Compare,
             tier::Tier,

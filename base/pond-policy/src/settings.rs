@@ -1,6 +1,8 @@
 //! The operator's settings, from text that the edge read from the environment. A setting that cannot be understood is a
 //! refusal, never a default: a mistyped `true` must not open a deployment.
 
+use std::net::SocketAddr;
+
 use crate::backend::Backend;
 use crate::path::Path;
 use crate::quote::quote;
@@ -8,6 +10,12 @@ use crate::refusal::{Code, Refusal, Refusals};
 
 pub const REQUIRE_SANDBOX: &str = "POND_REQUIRE_SANDBOX";
 pub const MIN_BACKEND: &str = "POND_MIN_BACKEND";
+
+pub const RESOLVER: &str = "POND_RESOLVER";
+
+/// More name servers than any resolver asks.
+const MOST_RESOLVERS: usize = 8;
+const DNS_PORT: u16 = 53;
 
 const YES: [&str; 4] = ["true", "1", "yes", "on"];
 const NO: [&str; 4] = ["false", "0", "no", "off"];
@@ -49,6 +57,29 @@ fn read_backend(text: &str, refusals: &mut Refusals) -> Option<Backend> {
     backend
 }
 
+/// Reads `ip:port,…`; a bare address means the usual port. Empty is a mistake: unset it to use the machine's own resolvers.
+pub fn parse_resolvers(text: &str) -> Result<Vec<SocketAddr>, Refusals> {
+    let one = |part: &str| {
+        let with_port = part.parse::<SocketAddr>().ok();
+        with_port.or_else(|| Some(SocketAddr::new(part.parse().ok()?, DNS_PORT)))
+    };
+    let found: Option<Vec<SocketAddr>> = text.split(',').map(one).collect();
+    match found {
+        Some(list) if list.len() <= MOST_RESOLVERS && list.iter().all(|server| server.port() != 0) => {
+            Ok(list)
+        }
+        Some(_) | None => {
+            let message = format!(
+                "{RESOLVER} is {}: set it to up to {MOST_RESOLVERS} addresses as ip:port, separated by commas, or unset it",
+                quote(text)
+            );
+            let mut refusals = Refusals::default();
+            refusals.add(Refusal::new(Code::SettingInvalid, &Path::root().key(0, RESOLVER), message));
+            Err(refusals)
+        }
+    }
+}
+
 fn refuse(variable: &str, text: &str, allowed: &[&str], refusals: &mut Refusals) {
     let message =
         format!("{variable} is {}: set it to one of {}, or unset it", quote(text), allowed.join(", "));
@@ -59,6 +90,21 @@ fn refuse(variable: &str, text: &str, allowed: &[&str], refusals: &mut Refusals)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn resolvers_are_addresses() {
+        let read = |text: &str| parse_resolvers(text).ok();
+        let server = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(read("192.0.2.1"), Some(vec![server("192.0.2.1:53")]));
+        assert_eq!(
+            read("192.0.2.1:5353,[2001:db8::1]:53,2001:db8::2"),
+            Some(vec![server("192.0.2.1:5353"), server("[2001:db8::1]:53"), server("[2001:db8::2]:53")])
+        );
+        for wrong in ["", ",", "192.0.2.1,", "dns.example", "192.0.2.1:0", "192.0.2.1:99999", " 192.0.2.1"] {
+            let codes = parse_resolvers(wrong).map_err(|refusals| refusals.into_list().remove(0).code);
+            assert_eq!(codes, Err(Code::SettingInvalid), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn switches_are_read_in_any_case() {

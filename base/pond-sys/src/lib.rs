@@ -15,6 +15,8 @@ pub mod process;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;
+#[cfg(feature = "trace")]
+pub mod trace;
 
 use std::io;
 

@@ -3,6 +3,11 @@
 //! An `Order` is data and carries no secret: keys travel as descriptors beside it, one per model, in the order's own order.
 //! The gateway answers with `Event`s, one JSON object per packet. Each side refuses what it does not wholly understand.
 
+pub mod broker;
+mod event;
+
+pub use event::{Approval, Close, Command, Door, Doors, Event, HostTotals, Refusal, Refused, Totals, Tunnel};
+
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -22,22 +27,8 @@ pub mod doors {
     pub const BROKER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8377);
     pub const DNS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53);
     pub const TLS: SocketAddrV4 = SocketAddrV4::new(FRONT, 443);
-
-    /// Addresses that stand for names inside and lead nowhere else: a block reserved for laboratories, all of which the
-    /// job's loopback interface takes for its own.
-    pub const SYNTHETIC: Block = Block { first: Ipv4Addr::new(198, 18, 0, 1), prefix: 15 };
-
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Block {
-        pub first: Ipv4Addr,
-        pub prefix: u8,
-    }
-
-    impl Block {
-        pub const fn mask(self) -> Ipv4Addr {
-            Ipv4Addr::from_bits(!(u32::MAX >> self.prefix))
-        }
-    }
+    /// The block synthetic addresses come from, a `local` route on the job's loopback: the first address and the length.
+    pub const SYNTHETIC: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +42,18 @@ pub struct Order {
     /// The prefix under which this machine's resolver hides IPv4 addresses, as `prefix/length`.
     pub nat64: Option<String>,
     pub caps: Caps,
+    /// The models the job may talk to; none: no broker.
+    pub broker: Option<broker::Broker>,
+    /// Who the gateway becomes when it is started as root; without it a gateway started as root refuses to serve.
+    pub identity: Option<Identity>,
+}
+
+/// An unprivileged user and group, of the job's private range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    pub uid: u32,
+    pub gid: u32,
 }
 
 /// What the job may reach besides the broker; rules in the spelling of the contract.

@@ -36,6 +36,8 @@ pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
         // The read-only root.
         rustix::fs::open("/etc/pond-confirm", OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o600))
             .is_ok(),
+        // A device that everybody may write to, which nothing but Landlock forbids.
+        rustix::fs::open("/dev/urandom", OFlags::WRONLY, Mode::empty()).is_ok(),
         // What belongs to init.
         rustix::fs::openat(CWD, "/proc/1/environ", OFlags::RDONLY, Mode::empty()).is_ok(),
         rustix::fs::openat(CWD, "/proc/1/root/etc", OFlags::RDONLY, Mode::empty()).is_ok(),

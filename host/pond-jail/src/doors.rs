@@ -23,7 +23,9 @@ pub(crate) fn open(doors: &[Door], report: BorrowedFd<'_>) -> Result<(), Failure
     if doors.is_empty() {
         return Ok(());
     }
-    pond_sys::net::loopback_block(&socket, SYNTHETIC.first, SYNTHETIC.mask()).at(Step::Doors)?;
+    let (block, length) = SYNTHETIC;
+    let mask = Ipv4Addr::from_bits(!(u32::MAX >> length));
+    pond_sys::net::loopback_block(&socket, block, mask).at(Step::Doors)?;
     let mut listeners = Vec::new();
     for door in doors {
         match door {

@@ -144,10 +144,13 @@ fn await_go(report: BorrowedFd<'_>) -> Result<(), Failure> {
     if length == 1 { Ok(()) } else { Err(Failure { step: Step::Announce, errno: Errno::CONNRESET }) }
 }
 
+/// At one byte the kernel writes no core file and starts no crash handler of the host; at none it would start one.
+const NO_CRASH_HANDLER: u64 = 1;
+
 /// A user namespace cannot raise what it inherited, so a limit is the smaller of what is wanted and what is had.
 fn set_rlimits(limits: &Rlimits) -> Result<(), Errno> {
     let wanted = [
-        (Resource::Core, 0),
+        (Resource::Core, NO_CRASH_HANDLER),
         (Resource::Nofile, limits.open_files),
         (Resource::Nproc, limits.processes),
         (Resource::Stack, limits.stack_bytes),

@@ -3,13 +3,9 @@
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
-};
 use pond_sys::process::{Program, exit_now};
 use pond_sys::seccomp;
-use pond_wire::jail::{CheckoutView, Console, HOME, Identity, JOB_ID, JailPlan, Step, WORKSPACE};
+use pond_wire::jail::{Identity, JOB_ID, JailPlan, Step};
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
@@ -18,10 +14,7 @@ use crate::confirm;
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::Order;
-use crate::terminal;
-
-/// Device nodes a job may write to.
-const WRITABLE_DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+use crate::writable::restrict_files;
 
 /// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
 pub(crate) fn run(
@@ -128,57 +121,6 @@ pub(crate) fn drop_capabilities() -> Result<(), Errno> {
         None,
         CapabilitySets { effective: none, permitted: none, inheritable: none },
     )
-}
-
-fn restrict_files(plan: &JailPlan) -> Result<(), Failure> {
-    let denied = Failure { step: Step::Landlock, errno: Errno::NOTSUP };
-    match landlock_rules(plan) {
-        Ok(RulesetStatus::FullyEnforced) => Ok(()),
-        Ok(RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced) | Err(LandlockFault::Rules(_)) => {
-            Err(denied)
-        }
-        Err(LandlockFault::Place(_)) => Err(Failure { step: Step::Landlock, errno: Errno::NOENT }),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum LandlockFault {
-    #[error("building the rules: {0}")]
-    Rules(#[from] landlock::RulesetError),
-    #[error("opening a writable place: {0}")]
-    Place(#[from] landlock::PathFdError),
-}
-
-/// Reads and executes anywhere in the sandbox, writes only on the job's own storage. Every access right and scope of this
-/// version is required: a kernel that lacks one refuses the launch rather than enforce less.
-fn landlock_rules(plan: &JailPlan) -> Result<RulesetStatus, LandlockFault> {
-    const VERSION: ABI = ABI::V6;
-    let everything = AccessFs::from_all(VERSION);
-    let reading = AccessFs::from_read(VERSION);
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(everything)?
-        .scope(Scope::from_all(VERSION))?
-        .create()?
-        .add_rule(PathBeneath::new(PathFd::new("/")?, reading))?;
-    let writable_workspace = match plan.checkout {
-        CheckoutView::ReadOnly(_) => None,
-        CheckoutView::Copy(_) | CheckoutView::Empty => Some(WORKSPACE),
-    };
-    for place in [HOME, "/tmp", "/dev/shm"].into_iter().chain(writable_workspace) {
-        rules = rules.add_rule(PathBeneath::new(PathFd::new(place)?, everything))?;
-    }
-    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    let terminals = match plan.console {
-        Console::Pipes => None,
-        Console::Terminal { .. } => Some(terminal::PLACE),
-    };
-    for place in WRITABLE_DEVICES.into_iter().chain(terminals) {
-        if let Ok(file) = PathFd::new(place) {
-            rules = rules.add_rule(PathBeneath::new(file, device))?;
-        }
-    }
-    Ok(rules.restrict_self()?.ruleset)
 }
 
 /// Finds the command inside and replaces this process. A name with a slash is a path; a bare one is searched for.

@@ -17,6 +17,7 @@ mod request;
 mod root;
 mod storage;
 mod terminal;
+mod writable;
 
 pub use fault::Fault;
 

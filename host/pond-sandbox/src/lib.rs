@@ -8,4 +8,5 @@
 pub mod checkout;
 pub mod native;
 pub mod record;
+pub mod role;
 pub mod state;

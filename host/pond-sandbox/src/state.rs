@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::record::JobName;
+
 #[derive(Debug, thiserror::Error)]
 #[error("making the state directory {path}; set POND_STATE_DIR to a directory you can write to")]
 pub struct StateFault {
@@ -40,6 +42,11 @@ impl StateDir {
     /// Templates of formatted images, and the filesystem on which images are made.
     pub fn scratch(&self) -> PathBuf {
         self.root.join("scratch")
+    }
+
+    /// Where a job's disk is prepared as long as it needs names; gone before the job runs.
+    pub(crate) fn workshop(&self, job: &JobName) -> PathBuf {
+        self.scratch().join(format!(".{}", job.as_str()))
     }
 
     /// One locked record per job that may still have something to clean up.

@@ -11,6 +11,7 @@
 
 pub mod apply;
 pub mod collect;
+pub mod gateway;
 pub mod neutral;
 pub mod path;
 pub mod snapshot;

@@ -1,7 +1,8 @@
 //! Watches one running job to its end: relays its streams, keeps its bounds, and stops it when it must.
 //!
 //! Zone: host. Everything that arrives on the streams is hostile: it is counted, handed on in bounded pieces, never parsed. The
-//! verdict comes from the launcher's reports and the control group's counters alone.
+//! verdict comes from the launcher's reports and the control group's counters alone. Nothing here waits for whoever watches the
+//! job: while they do not keep up, the job's output is left where it is, and the clock and the interrupt go on.
 
 mod feeder;
 
@@ -71,6 +72,8 @@ pub struct Wiring<'a> {
     pub interrupt: Option<BorrowedFd<'a>>,
     /// The person's terminal that the job's own stands for; its keys are the input.
     pub terminal: Option<&'a UserTerminal>,
+    /// A stream named here is read only while its descriptor is readable: whoever watches it keeps up.
+    pub rooms: &'a [(Stream, OwnedFd)],
 }
 
 /// A job that ended.
@@ -82,7 +85,8 @@ pub struct Ended {
     pub output_bytes: u64,
 }
 
-/// Runs until the job and everything it started are gone. `sink` gets every piece of output in order, per stream.
+/// Runs until the job and everything it started are gone. `sink` gets every piece of output in order, per stream, and must not
+/// wait.
 pub fn supervise(
     mut running: Running,
     wiring: Wiring<'_>,
@@ -98,8 +102,19 @@ pub fn supervise(
         outputs.extend([(Stream::Stdout, streams.stdout), (Stream::Stderr, streams.stderr)]);
     }
     let terminal = wiring.terminal;
-    let mut watch =
-        Watch { running, feeder, outputs, terminal, sink, bounds, started, stopped: None, output_bytes: 0 };
+    let rooms = wiring.rooms;
+    let mut watch = Watch {
+        running,
+        feeder,
+        outputs,
+        terminal,
+        rooms,
+        sink,
+        bounds,
+        started,
+        stopped: None,
+        output_bytes: 0,
+    };
     let ending = loop {
         if let Some(ending) = watch.turn(wiring.interrupt)? {
             break ending;
@@ -117,6 +132,7 @@ struct Watch<'a, S> {
     /// Those that have not ended.
     outputs: Vec<(Stream, OwnedFd)>,
     terminal: Option<&'a UserTerminal>,
+    rooms: &'a [(Stream, OwnedFd)],
     sink: S,
     bounds: Bounds,
     started: Instant,
@@ -178,8 +194,11 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
         let source = self.feeder.source();
         let target = self.feeder.target();
         let listening = interrupt.filter(|_| self.stopped.is_none());
+        let full: Vec<Option<BorrowedFd<'_>>> =
+            self.outputs.iter().map(|(stream, _)| self.full(*stream)).collect::<Result<_, _>>()?;
         let mut fds = vec![readable(self.running.reports())];
-        fds.extend(self.outputs.iter().map(|(_, fd)| readable(fd.as_fd())));
+        let waits = self.outputs.iter().zip(&full).map(|((_, output), full)| full.unwrap_or(output.as_fd()));
+        fds.extend(waits.map(readable));
         fds.extend(source.map(readable));
         fds.extend(target.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
         fds.extend(listening.map(readable));
@@ -190,14 +209,26 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
         }
         let mut results = fds.iter().map(|fd| !fd.revents().is_empty());
         let mut next = |asked: bool| asked && results.next().unwrap_or(false);
+        let report = next(true);
+        let outputs = self.outputs.iter().zip(&full).filter(|(_, full)| next(true) && full.is_none());
         Ok(Ready {
-            report: next(true),
-            outputs: self.outputs.iter().map(|(stream, _)| *stream).filter(|_| next(true)).collect(),
+            report,
+            outputs: outputs.map(|((stream, _), _)| *stream).collect(),
             source: next(source.is_some()),
             target: next(target.is_some()),
             interrupt: next(listening.is_some()),
             changed: next(self.terminal.is_some()),
         })
+    }
+
+    /// What becomes readable when this stream's watcher takes more again; nothing while they do.
+    fn full(&self, stream: Stream) -> Result<Option<BorrowedFd<'_>>, SuperviseFault> {
+        let Some((_, room)) = self.rooms.iter().find(|(of, _)| *of == stream) else { return Ok(None) };
+        match poll(&mut [PollFd::new(room, PollFlags::IN)], Some(&Timespec::default())) {
+            Ok(0) => Ok(Some(room.as_fd())),
+            Ok(_) | Err(Errno::INTR) => Ok(None),
+            Err(errno) => Err(SuperviseFault::Poll(errno.into())),
+        }
     }
 
     fn feed(&mut self, ready: &Ready) -> Result<Fed, SuperviseFault> {

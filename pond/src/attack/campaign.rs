@@ -170,6 +170,7 @@ fn launched(seen: &Seen) -> anyhow::Result<()> {
             let reason = std::io::Error::from_raw_os_error(errno);
             bail!("the sandbox did not start: could not {}: {reason}; {remedy}", step.describe())
         }
+        Ending::NotBegun => bail!("the sandbox did not start: a process of pond's own was killed"),
         Ending::Exited { .. } | Ending::Signaled { .. } | Ending::Lost => Ok(()),
     }
 }

@@ -76,7 +76,8 @@ impl Range<'_> {
         let mut output = Vec::new();
         let bounds = Bounds { wall: stage.wall, output_bytes: stage.output_bytes };
         let input = waiting_input(stage.input_bytes)?;
-        let wiring = Wiring { input: input.as_ref().map(AsFd::as_fd), interrupt: None, terminal: None };
+        let wiring =
+            Wiring { input: input.as_ref().map(AsFd::as_fd), interrupt: None, terminal: None, rooms: &[] };
         let mut ended = supervise(running, wiring, bounds, |stream, bytes| {
             if stream == Stream::Stdout {
                 output.extend_from_slice(bytes);

@@ -25,7 +25,6 @@ pub(super) const UNCOVERED: &[Uncovered] = &[
     not("E19", "the native backend does not limit disk bandwidth: control groups v1 cannot"),
     not("E28", "200 sandboxes at once take minutes; `cargo xtask bench native` runs them"),
     not("E29", "10,000 launches take minutes; `cargo xtask bench native` runs them"),
-    not("K41", "each layer with the others off needs a build of its own"),
     not("N03", GATEWAY),
     not("N05", GATEWAY),
     not("N06", GATEWAY),

@@ -4,6 +4,7 @@
 //! backend: if that runs, the native backend runs here, whatever the rows above say.
 
 mod layers;
+mod weak;
 mod whole;
 
 use std::process::ExitCode;
@@ -40,6 +41,11 @@ enum State {
     NotNeeded {
         detail: String,
     },
+    /// Jobs run, and this is not held on this host.
+    Weak {
+        detail: String,
+        remedy: String,
+    },
     Missing {
         detail: String,
         remedy: String,
@@ -54,6 +60,7 @@ struct Report {
 
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     let mut layers = layers::examine();
+    layers.extend(weak::examine());
     let job = whole::job();
     let native = matches!(job, State::Ok { .. });
     layers.push(Row { layer: "a whole job", state: job });
@@ -79,6 +86,7 @@ fn line(row: &Row) -> String {
     let (state, detail, remedy) = match &row.state {
         State::Ok { detail } => ("ok", detail, None),
         State::NotNeeded { detail } => ("-", detail, None),
+        State::Weak { detail, remedy } => ("weak", detail, Some(remedy)),
         State::Missing { detail, remedy } => ("MISSING", detail, Some(remedy)),
     };
     let first = format!("{:<22} {state:<8} {detail}", row.layer);

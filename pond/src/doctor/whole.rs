@@ -28,10 +28,12 @@ pub(super) fn job() -> State {
             detail: format!("could not {}: {}", step.describe(), std::io::Error::from_raw_os_error(errno)),
             remedy: remedy(step, errno).unwrap_or_default().to_owned(),
         },
-        Ok(ending @ (Ending::Exited { .. } | Ending::Signaled { .. } | Ending::Lost)) => State::Missing {
-            detail: format!("ended in an unexpected way: {ending:?}"),
-            remedy: String::new(),
-        },
+        Ok(ending @ (Ending::Exited { .. } | Ending::Signaled { .. } | Ending::NotBegun | Ending::Lost)) => {
+            State::Missing {
+                detail: format!("ended in an unexpected way: {ending:?}"),
+                remedy: String::new(),
+            }
+        }
         Err(fault) => State::Missing { detail: format!("{fault:#}"), remedy: String::new() },
     }
 }
@@ -59,7 +61,7 @@ fn run() -> anyhow::Result<Ending> {
         doors: &[],
     };
     let bounds = Bounds { wall: PATIENCE, output_bytes: 0 };
-    let wiring = Wiring { input: None, interrupt: None, terminal: None };
+    let wiring = Wiring { input: None, interrupt: None, terminal: None, rooms: &[] };
     let watched = || anyhow::Ok(supervise(native.launch(&job)?, wiring, bounds, |_, _| Ok(()))?);
     match watched() {
         Ok(ended) => {

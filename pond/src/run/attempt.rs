@@ -19,11 +19,14 @@ use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
 use super::export::{self, Out};
+use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
+use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
 use super::summary::Summary;
+use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
-use super::{Request, new_name, terminal};
+use super::{OWN_EXECUTABLE, Request, egress, new_name, terminal};
 use crate::runs::{self, RunInfo};
 
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
@@ -59,6 +62,22 @@ pub(super) fn run(
     }
 }
 
+/// What was seen of a job while it ran.
+struct Seen {
+    ended: Ended,
+    shown: Delivered,
+    network: NetworkSummary,
+}
+
+/// What there is to tell besides how it ended.
+struct Told {
+    shown: Delivered,
+    base: BaseSummary,
+    result: Output,
+    network: NetworkSummary,
+    findings: Vec<Finding>,
+}
+
 struct Attempt<'a> {
     request: &'a Request<'a>,
     checkout: &'a Checkout,
@@ -77,8 +96,10 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let mut ended = self.watch(native, base.checkout(), &directory)?;
+        let Seen { mut ended, shown, network } = self.watch(native, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
+        let room = Room::of(&ended);
+        let findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             let command = self.request.args.argv.first().map_or("", String::as_str);
             bail!("{} {}", quote(command), verdict.sentence());
@@ -90,14 +111,17 @@ impl Attempt<'_> {
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
-        let summary = self.summarise(&ended, verdict, (base, result), directory);
+        let told = Told { shown, base, result, network, findings };
+        let summary = self.summarise(&ended, verdict, told, directory);
         self.keep(&summary, out)?;
         Ok(summary)
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Ended> {
+    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Seen> {
         let Request { args, policy, env, tools, console, .. } = self.request;
+        let id = self.record.job().as_str();
+        let way_out = egress::start(policy, id, self.request.resolvers.clone(), Path::new(OWN_EXECUTABLE))?;
         let job = Job {
             record: self.record,
             policy,
@@ -107,10 +131,11 @@ impl Attempt<'_> {
             exhibits: &[],
             tools,
             console: *console,
-            doors: &[],
+            doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
         };
-        let running = native.launch(&job)?;
+        let mut running = native.launch(&job)?;
         native.retire();
+        let watched = way_out.map(|way_out| way_out.open(&mut running, directory)).transpose()?;
         let mut sinks = Sinks::open(directory, *console, !args.json)?;
         let interrupt = pond_sys::signal::interrupts()?;
         let stdin = std::io::stdin();
@@ -119,22 +144,26 @@ impl Attempt<'_> {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),
             terminal: person.as_ref(),
+            rooms: &sinks.rooms()?,
         };
         let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(*console) };
         let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
+        let patience = match &ended {
+            Ok(Ended { stop: None, .. }) => Patience::UntilInterrupted(interrupt.as_fd()),
+            Ok(Ended { stop: Some(_), .. }) | Err(_) => Patience::Short,
+        };
         // Whatever happened, the terminal is whole again before anything is said on it.
-        sinks.finish()?;
+        let shown = sinks.finish(patience)?;
         drop(person);
-        Ok(ended?)
+        let ended = ended?;
+        let network = match watched {
+            None => NetworkSummary::Closed,
+            Some(watched) => NetworkSummary::Gateway(watched.finish()?),
+        };
+        Ok(Seen { ended, shown, network })
     }
 
-    fn summarise(
-        &self,
-        ended: &Ended,
-        verdict: Verdict,
-        (base, result): (BaseSummary, Output),
-        directory: PathBuf,
-    ) -> Summary {
+    fn summarise(&self, ended: &Ended, verdict: Verdict, told: Told, directory: PathBuf) -> Summary {
         Summary {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
@@ -145,10 +174,11 @@ impl Attempt<'_> {
             elapsed: ended.elapsed,
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
-            process_refusals: ended.over.usage.pids_denied.unwrap_or(0),
-            base,
-            result,
-            network: "closed",
+            shown: told.shown,
+            findings: told.findings,
+            base: told.base,
+            result: told.result,
+            network: told.network,
             directory,
         }
     }
@@ -171,6 +201,7 @@ impl Attempt<'_> {
             started: self.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             elapsed_ms: u64::try_from(summary.elapsed.as_millis()).unwrap_or(u64::MAX),
             changed,
+            findings: summary.findings.clone(),
         };
         info.save(&summary.directory)
     }

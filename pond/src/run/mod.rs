@@ -6,15 +6,20 @@
 mod args;
 mod attempt;
 mod base;
+mod egress;
 mod export;
+mod finding;
 mod gather;
+mod outlet;
 mod sink;
 mod summary;
 mod terminal;
+mod traffic;
 mod unconfined;
 mod verdict;
 
-use std::io::Write;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -34,6 +39,8 @@ use pond_wire::jail::Console;
 use pond_worker::path::RelPath;
 
 pub(crate) use args::RunArgs;
+pub(crate) use finding::Finding;
+use outlet::{Outlet, Patience};
 use summary::Summary;
 pub(crate) use verdict::Verdict;
 
@@ -50,7 +57,7 @@ const DESCRIPTORS: u64 = 64;
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
     match resolve(args) {
         Err(refusals) => output::refused(refusals, args.json),
-        Ok(policy) => match run(args, &policy) {
+        Ok((policy, resolvers)) => match run(args, &policy, resolvers) {
             Ok(code) => ExitCode::from(code),
             Err(fault) => output::failed(&fault, args.json),
         },
@@ -66,13 +73,14 @@ struct Request<'a> {
     artifacts: Vec<RelPath>,
     tools: Vec<Provided>,
     console: Console,
+    resolvers: Vec<SocketAddr>,
 }
 
-fn run(args: &RunArgs, policy: &SandboxPolicy) -> anyhow::Result<u8> {
+fn run(args: &RunArgs, policy: &SandboxPolicy, resolvers: Vec<SocketAddr>) -> anyhow::Result<u8> {
     let console = terminal::console(args.terminal())?;
     let env = terminal::environment(console, environment(&args.env)?);
     let artifacts = export::declared(&args.artifacts)?;
-    let request = Request { args, policy, env, artifacts, tools: tools(&args.tools)?, console };
+    let request = Request { args, policy, env, artifacts, tools: tools(&args.tools)?, console, resolvers };
     let state = runs::state()?;
     let audit = Audit::open(&state)?;
     let backend = if policy.profile().is_confined() { Backend::Native.name() } else { "none" };
@@ -110,9 +118,6 @@ struct Ran {
 fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
     let (args, policy) = (request.args, request.policy);
     enforceable(policy)?;
-    if !args.allow_hosts.is_empty() {
-        bail!("the native backend's network is closed in this version; --allow-host would have no effect");
-    }
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
     enough_descriptors()?;
@@ -124,10 +129,11 @@ fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
     Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
 }
 
-/// The worker's own resolution over the block the flags spell.
-fn resolve(args: &RunArgs) -> Result<SandboxPolicy, Refusals> {
+/// The worker's own resolution over the block the flags spell, and who is asked for addresses.
+fn resolve(args: &RunArgs) -> Result<(SandboxPolicy, Vec<SocketAddr>), Refusals> {
+    let resolvers = settings::resolvers()?;
     let policy = pond_policy::sandbox::resolve(Some(&args.block()), &settings::sandbox()?)?;
-    let Some(text) = &args.timeout else { return Ok(policy) };
+    let Some(text) = &args.timeout else { return Ok((policy, resolvers)) };
     let path = pond_policy::path::Path::root().field("timeout");
     let refused = |refusal: Refusal| {
         let mut refusals = Refusals::default();
@@ -136,7 +142,7 @@ fn resolve(args: &RunArgs) -> Result<SandboxPolicy, Refusals> {
     };
     let timeout = Timeout::parse(text)
         .map_err(|fault| refused(Refusal::new(Code::TimeoutInvalid, &path, fault.to_string())))?;
-    policy.with_timeout(timeout, &path).map_err(refused)
+    Ok((policy.with_timeout(timeout, &path).map_err(refused)?, resolvers))
 }
 
 /// Refuses what this host's native backend cannot do yet, rather than do less than was asked.
@@ -201,13 +207,19 @@ fn new_name(now: jiff::Timestamp) -> anyhow::Result<JobName> {
         .map_err(anyhow::Error::msg)
 }
 
+/// The summary, for a reader who may stall as well: after a job that was stopped pond does not wait for them either.
 fn report(args: &RunArgs, summary: &Summary) -> anyhow::Result<()> {
-    if args.json {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, summary)?;
-        writeln!(out)?;
-    } else if !args.quiet {
-        write!(std::io::stderr().lock(), "{}", summary.lines())?;
-    }
+    let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
+    let (to, text) = match (args.json, args.quiet) {
+        (true, _) => (stdout.as_fd(), serde_json::to_string_pretty(summary)? + "\n"),
+        (false, false) => (stderr.as_fd(), summary.lines()),
+        (false, true) => return Ok(()),
+    };
+    let interrupt = pond_sys::signal::interrupts()?;
+    let patience = match summary.verdict.was_stopped() {
+        true => Patience::Short,
+        false => Patience::UntilInterrupted(interrupt.as_fd()),
+    };
+    Outlet::new(to)?.finish(text.as_bytes(), patience)?;
     Ok(())
 }

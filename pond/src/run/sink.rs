@@ -1,10 +1,12 @@
 //! Where a job's output goes: raw to the run's log files, and to whoever watches.
 //!
 //! A person's terminal gets neutralised text: a hostile job must not move the cursor, set the clipboard or forge our lines. A pipe
-//! gets the bytes as they are. A job with a terminal of its own draws on the person's, through a filter.
+//! gets the bytes as they are. A job with a terminal of its own draws on the person's, through a filter. Whoever watches may
+//! stall: nothing here waits for them but [`Sinks::finish`], and that not for ever.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -13,11 +15,13 @@ use pond_worker::neutral::Neutraliser;
 use pond_worker::supervise::Stream;
 use pond_worker::terminal::Filter;
 
+use super::outlet::{Delivered, Outlet, Patience};
+
 /// How much of a conversation is kept. A full-screen program draws this much in hours; the session goes on unlogged.
 const TERMINAL_LOG_BYTES: u64 = 64 << 20;
 
 /// One sink per stream the job has.
-pub(crate) struct Sinks(Vec<(Stream, Sink)>);
+pub(super) struct Sinks(Vec<(Stream, Sink)>);
 
 struct Sink {
     log: Log,
@@ -32,53 +36,50 @@ struct Log {
 
 enum Shown {
     Nothing,
-    Raw(Box<dyn Write>),
-    Neutralised(Box<dyn Write>, Box<Neutraliser>),
-    Filtered(Box<dyn Write>, Box<Filter>),
+    Raw(Outlet),
+    Neutralised(Outlet, Box<Neutraliser>),
+    Filtered(Outlet, Box<Filter>),
 }
 
 impl Sinks {
     /// Creates `stdout.log` and `stderr.log`, or `terminal.log`, in the run's directory.
-    pub(crate) fn open(run: &Path, console: Console, show: bool) -> io::Result<Self> {
-        let private =
-            |name: &str| File::options().write(true).create_new(true).mode(0o600).open(run.join(name));
-        let log = |name: &str, room| private(name).map(|file| Log { file, room });
-        let shown = |stream: Box<dyn Write>, terminal: bool| match (show, terminal) {
-            (false, _) => Shown::Nothing,
-            (true, true) => Shown::Neutralised(stream, Box::new(Neutraliser::new())),
-            (true, false) => Shown::Raw(stream),
+    pub(super) fn open(run: &Path, console: Console, show: bool) -> io::Result<Self> {
+        let log = |name: &str, room| {
+            let file = File::options().write(true).create_new(true).mode(0o600).open(run.join(name))?;
+            io::Result::Ok(Log { file, room })
         };
+        let (stdout, stderr) = (io::stdout(), io::stderr());
         let sinks = match console {
             Console::Pipes => vec![
                 (
                     Stream::Stdout,
-                    Sink {
-                        log: log("stdout.log", u64::MAX)?,
-                        shown: shown(Box::new(io::stdout()), io::stdout().is_terminal()),
-                    },
+                    Sink { log: log("stdout.log", u64::MAX)?, shown: Shown::on(stdout.as_fd(), show)? },
                 ),
                 (
                     Stream::Stderr,
-                    Sink {
-                        log: log("stderr.log", u64::MAX)?,
-                        shown: shown(Box::new(io::stderr()), io::stderr().is_terminal()),
-                    },
+                    Sink { log: log("stderr.log", u64::MAX)?, shown: Shown::on(stderr.as_fd(), show)? },
                 ),
             ],
-            Console::Terminal { .. } => vec![(
-                Stream::Terminal,
-                Sink {
-                    log: log("terminal.log", TERMINAL_LOG_BYTES)?,
-                    shown: Shown::Filtered(Box::new(io::stdout()), Box::new(Filter::new())),
-                },
-            )],
+            Console::Terminal { .. } => {
+                let shown = Shown::Filtered(Outlet::new(stdout.as_fd())?, Box::default());
+                vec![(Stream::Terminal, Sink { log: log("terminal.log", TERMINAL_LOG_BYTES)?, shown })]
+            }
         };
         Ok(Self(sinks))
     }
 
-    pub(crate) fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    /// For each stream that somebody watches, a descriptor that is readable while they keep up.
+    pub(super) fn rooms(&self) -> io::Result<Vec<(Stream, OwnedFd)>> {
+        let watched = self.0.iter().filter_map(|(stream, sink)| Some((*stream, sink.shown.outlet()?)));
+        watched.map(|(stream, outlet)| Ok((stream, outlet.room()?))).collect()
+    }
+
+    pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         match self.0.iter_mut().find(|(of, _)| *of == stream) {
-            Some((_, sink)) => sink.take(bytes),
+            Some((_, sink)) => {
+                sink.log.take(bytes)?;
+                sink.shown.take(bytes)
+            }
             None => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "output of a stream the job does not have"))
             }
@@ -86,46 +87,61 @@ impl Sinks {
     }
 
     /// Flushes what was held back waiting for the rest of a sequence, and switches back what the job switched.
-    pub(crate) fn finish(self) -> io::Result<()> {
+    pub(super) fn finish(self, patience: Patience<'_>) -> io::Result<Delivered> {
+        let mut delivered = Delivered::All;
         for (_, sink) in self.0 {
             let mut text = String::new();
-            let shown = match sink.shown {
-                Shown::Nothing | Shown::Raw(_) => continue,
-                Shown::Neutralised(stream, neutraliser) => {
+            let outlet = match sink.shown {
+                Shown::Nothing => continue,
+                Shown::Raw(outlet) => outlet,
+                Shown::Neutralised(outlet, neutraliser) => {
                     neutraliser.finish(&mut text);
-                    stream
+                    outlet
                 }
-                Shown::Filtered(stream, filter) => {
+                Shown::Filtered(outlet, filter) => {
                     filter.finish(&mut text);
-                    stream
+                    outlet
                 }
             };
-            unless_gone(show(shown, text.as_bytes()))?;
+            match outlet.finish(text.as_bytes(), patience)? {
+                Delivered::All => {}
+                Delivered::NotAll => delivered = Delivered::NotAll,
+            }
         }
-        Ok(())
+        Ok(delivered)
     }
 }
 
-impl Sink {
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.log.take(bytes)?;
-        let mut text = String::new();
-        let result = match &mut self.shown {
-            Shown::Nothing => return Ok(()),
-            Shown::Raw(stream) => show(stream, bytes),
-            Shown::Neutralised(stream, neutraliser) => {
-                neutraliser.push(bytes, &mut text);
-                show(stream, text.as_bytes())
-            }
-            Shown::Filtered(stream, filter) => {
-                filter.push(bytes, &mut text);
-                show(stream, text.as_bytes())
-            }
-        };
-        if unless_gone(result)? == Reader::Gone {
-            self.shown = Shown::Nothing;
+impl Shown {
+    fn on(stream: BorrowedFd<'_>, show: bool) -> io::Result<Self> {
+        Ok(match (show, stream.is_terminal()) {
+            (false, _) => Self::Nothing,
+            (true, true) => Self::Neutralised(Outlet::new(stream)?, Box::default()),
+            (true, false) => Self::Raw(Outlet::new(stream)?),
+        })
+    }
+
+    fn outlet(&self) -> Option<&Outlet> {
+        match self {
+            Self::Nothing => None,
+            Self::Raw(outlet) | Self::Neutralised(outlet, _) | Self::Filtered(outlet, _) => Some(outlet),
         }
-        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut text = String::new();
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Raw(outlet) => outlet.take(bytes),
+            Self::Neutralised(outlet, neutraliser) => {
+                neutraliser.push(bytes, &mut text);
+                outlet.take(text.as_bytes())
+            }
+            Self::Filtered(outlet, filter) => {
+                filter.push(bytes, &mut text);
+                outlet.take(text.as_bytes())
+            }
+        }
     }
 }
 
@@ -134,27 +150,5 @@ impl Log {
         let kept = bytes.len().min(usize::try_from(self.room).unwrap_or(usize::MAX));
         self.room -= kept as u64;
         self.file.write_all(bytes.get(..kept).unwrap_or_default())
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Reader {
-    There,
-    Gone,
-}
-
-fn show(mut stream: impl Write, bytes: &[u8]) -> io::Result<()> {
-    stream.write_all(bytes)?;
-    stream.flush()
-}
-
-/// Nobody reads any more (`pond run … | head`, a closed window): the job goes on or is ended by the hang-up, its log stays
-/// complete.
-fn unless_gone(result: io::Result<()>) -> io::Result<Reader> {
-    match result {
-        Ok(()) => Ok(Reader::There),
-        Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-        Err(fault) if fault.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => Ok(Reader::Gone),
-        Err(fault) => Err(fault),
     }
 }

@@ -7,8 +7,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::base::BaseSummary;
+use super::finding::Finding;
 use super::gather::{Output, ResultSummary};
+use super::outlet::Delivered;
+use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
+
+/// A person reads so many lines of what was refused; `pond explain` has the rest.
+const SHOWN_FINDINGS: usize = 8;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
@@ -22,11 +28,13 @@ pub(crate) struct Summary {
     pub(crate) elapsed: Duration,
     pub(crate) peak_memory_bytes: Option<u64>,
     pub(crate) output_bytes: u64,
-    /// How often the job was refused another process.
-    pub(crate) process_refusals: u64,
+    #[serde(skip)]
+    pub(super) shown: Delivered,
+    /// What the job wanted and did not get.
+    pub(crate) findings: Vec<Finding>,
     pub(crate) base: BaseSummary,
     pub(crate) result: Output,
-    pub(crate) network: &'static str,
+    pub(crate) network: NetworkSummary,
     pub(crate) directory: PathBuf,
 }
 
@@ -40,10 +48,24 @@ impl Summary {
         let mut first = vec![self.verdict.sentence(), seconds(self.elapsed)];
         first.extend(self.peak_memory_bytes.map(|bytes| format!("{} peak", size(bytes))));
         first.push(format!("{} on {}", self.profile, self.backend));
-        first.push(format!("network {}", self.network));
+        first.push(self.network.phrase());
         let mut text = format!("pond: {}\n", first.join(" · "));
-        if self.process_refusals > 0 {
-            line(&mut text, &format!("the process limit refused {} new processes", self.process_refusals));
+        for said in self.network.lines() {
+            line(&mut text, &said);
+        }
+        for finding in self.findings.iter().take(SHOWN_FINDINGS) {
+            line(&mut text, &finding.line());
+        }
+        if self.findings.len() > SHOWN_FINDINGS {
+            let more = self.findings.len() - SHOWN_FINDINGS;
+            line(&mut text, &format!("and {more} more refusals: pond explain {}", self.run));
+        }
+        match self.shown {
+            Delivered::All => {}
+            Delivered::NotAll => {
+                let kept = self.directory.display();
+                line(&mut text, &format!("nobody took all of the output; it is complete in {kept}"));
+            }
         }
         match &self.base {
             BaseSummary::Live { changed_meanwhile: true } => line(
@@ -96,7 +118,7 @@ impl Summary {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
+pub(super) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -112,7 +134,7 @@ fn seconds(elapsed: Duration) -> String {
     }
 }
 
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     if bytes < MIB { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes / MIB) }
 }

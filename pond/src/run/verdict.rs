@@ -41,12 +41,28 @@ impl Verdict {
         let out_of_memory = ended.over.usage.oom_kills.is_some_and(|kills| kills > 0);
         match ended.over.ending {
             // The kernel chooses its victim: the command itself, or init and everything with it.
-            Ending::Signaled { signal: SIGKILL, .. } | Ending::Lost if out_of_memory => {
+            Ending::Signaled { signal: SIGKILL, .. } | Ending::NotBegun | Ending::Lost if out_of_memory => {
                 Self::Killed { limit: Limit::Memory }
             }
             Ending::Exited { code, .. } => Self::Exited { code },
             Ending::Signaled { signal, .. } => Self::Signaled { signal },
+            Ending::NotBegun => Self::NotLaunched {
+                step: "finish the sandbox".to_owned(),
+                reason: "a process of pond's own was killed".to_owned(),
+                remedy: Some(
+                    "run it again; if nobody killed it, the kernel's log (dmesg) says why".to_owned(),
+                ),
+            },
             Ending::Lost | Ending::NotLaunched { .. } => Self::Signaled { signal: SIGKILL },
+        }
+    }
+
+    /// pond ended the job, or was told to.
+    pub(super) fn was_stopped(&self) -> bool {
+        match self {
+            Self::TimedOut | Self::Interrupted | Self::Killed { limit: Limit::Output } => true,
+            Self::Exited { .. } | Self::Signaled { .. } | Self::NotLaunched { .. } => false,
+            Self::Killed { limit: Limit::Memory } => false,
         }
     }
 

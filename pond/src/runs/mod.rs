@@ -17,7 +17,7 @@ use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use serde::{Deserialize, Serialize};
 
-use crate::run::Verdict;
+use crate::run::{Finding, Verdict};
 use crate::settings;
 
 const FILE: &str = "run.json";
@@ -39,14 +39,18 @@ pub(crate) struct RunInfo {
     pub(crate) elapsed_ms: u64,
     /// Files changed; none when there is no result.
     pub(crate) changed: Option<usize>,
+    /// What the job wanted and did not get.
+    #[serde(default)]
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl RunInfo {
     pub(crate) fn save(&self, run: &Path) -> anyhow::Result<()> {
         let part = run.join(PART);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&part)?;
-        serde_json::to_writer_pretty(&mut file, self)?;
-        writeln!(file)?;
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
         std::fs::rename(&part, run.join(FILE)).context("writing run.json")
     }
 

@@ -12,6 +12,8 @@ use super::destination::{Destination, DestinationFault, Host};
 use super::pattern::HostRule;
 
 const LONGEST_PHRASE: usize = 400;
+/// A name of 253 bytes, a colon and a port.
+const LONGEST_TARGET: usize = 259;
 
 named_enum! {
     /// Why a destination is refused; stable, part of the audit log.
@@ -28,15 +30,38 @@ named_enum! {
         MixedAddresses => "mixed_addresses",
         TooManyAddresses => "too_many_addresses",
         DnsFailed => "dns_failed",
+        RequestMalformed => "request_malformed",
+        MethodNotAllowed => "method_not_allowed",
+        VersionUnsupported => "version_unsupported",
+        HeadTooLarge => "head_too_large",
+        HeadTimeout => "head_timeout",
+        TlsExpected => "tls_expected",
+        TlsTooOld => "tls_too_old",
+        HelloTooLarge => "hello_too_large",
+        HelloTimeout => "hello_timeout",
+        SniMissing => "sni_missing",
+        SniMismatch => "sni_mismatch",
+        TooManyTunnels => "too_many_tunnels",
+        TooManyNames => "too_many_names",
+        BytesSpent => "bytes_spent",
+        DialFailed => "dial_failed",
+        DialTimeout => "dial_timeout",
     }
 }
 
 impl DenialCode {
-    /// The HTTP status a proxy answers with: 403 is policy, 400 nonsense, 502 the resolver's failure.
+    /// The HTTP status a proxy answers with: 403 is policy, 400 nonsense, 429 a cap that frees itself, 502 and 504 a
+    /// failure on the far side. A cap that never frees itself is 403, so that no client keeps trying.
     pub const fn status(self) -> u16 {
         match self {
-            Self::HostMalformed => 400,
-            Self::TooManyAddresses | Self::DnsFailed => 502,
+            Self::HostMalformed | Self::RequestMalformed => 400,
+            Self::MethodNotAllowed => 405,
+            Self::HeadTimeout | Self::HelloTimeout => 408,
+            Self::TooManyTunnels => 429,
+            Self::HeadTooLarge | Self::HelloTooLarge => 431,
+            Self::TooManyAddresses | Self::DnsFailed | Self::DialFailed => 502,
+            Self::DialTimeout => 504,
+            Self::VersionUnsupported => 505,
             Self::HttpsOnly
             | Self::IpLiteral
             | Self::SpecialName
@@ -45,7 +70,13 @@ impl DenialCode {
             | Self::PortNotAllowed
             | Self::SelfAddress
             | Self::PrivateAddress
-            | Self::MixedAddresses => 403,
+            | Self::MixedAddresses
+            | Self::TlsExpected
+            | Self::TlsTooOld
+            | Self::SniMissing
+            | Self::SniMismatch
+            | Self::TooManyNames
+            | Self::BytesSpent => 403,
         }
     }
 
@@ -63,6 +94,22 @@ impl DenialCode {
             Self::MixedAddresses => "host resolves to public and private addresses",
             Self::TooManyAddresses => "host resolves to too many addresses",
             Self::DnsFailed => "host did not resolve",
+            Self::RequestMalformed => "request malformed",
+            Self::MethodNotAllowed => "method not allowed",
+            Self::VersionUnsupported => "http version not supported",
+            Self::HeadTooLarge => "request head too large",
+            Self::HeadTimeout => "request head too slow",
+            Self::TlsExpected => "tls expected",
+            Self::TlsTooOld => "tls version too old",
+            Self::HelloTooLarge => "tls hello too large",
+            Self::HelloTimeout => "no tls hello in time",
+            Self::SniMissing => "tls hello names no host",
+            Self::SniMismatch => "tls hello names another host",
+            Self::TooManyTunnels => "too many open tunnels",
+            Self::TooManyNames => "too many names under one wildcard",
+            Self::BytesSpent => "byte budget spent",
+            Self::DialFailed => "host could not be reached",
+            Self::DialTimeout => "host did not answer in time",
         }
     }
 }
@@ -92,6 +139,18 @@ impl Denial {
     pub fn dns_failed(host: &impl fmt::Display) -> Self {
         let hint = "check the spelling of the name".to_owned();
         Self::new(DenialCode::DnsFailed, host.to_string(), hint)
+    }
+
+    /// What a door of the gateway refuses by itself. `code` says what, `hint` what would help; `target` may be hostile
+    /// text.
+    pub fn at_door(code: DenialCode, target: &str, hint: impl Into<String>) -> Self {
+        Self::new(code, shown(target), hint.into())
+    }
+
+    /// The destination is pond's own proxy or broker, or something else on the job's loopback.
+    pub fn own_door(target: &str) -> Self {
+        let hint = "call loopback services directly, without the proxy".to_owned();
+        Self::new(DenialCode::SelfAddress, shown(target), hint)
     }
 
     pub(super) fn ip_literal(destination: &Destination) -> Self {
@@ -175,6 +234,16 @@ impl Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.code.message(), self.host, self.hint)
+    }
+}
+
+/// A destination as it is, anything else quoted and escaped.
+fn shown(target: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+    if target.len() <= LONGEST_TARGET && target.bytes().all(plain) {
+        target.to_owned()
+    } else {
+        quote(target)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Rules that depend on what a call is asked to do.
 //!
-//! Zone: trusted, pure data. Every argument looked at is an `int` or is truncated to one by the kernel, so its low word
-//! is all of it: setting high bits must change no verdict.
+//! Zone: trusted, pure data. Every number looked at is an `int` or is truncated to one by the kernel, so its low word
+//! is all of it: setting high bits must change no verdict. A pointer is looked at in both words.
 
-use super::decision::Argument::{First, Second, Third};
+use super::decision::Argument::{First, Second, Third, ThirdHigh};
 use super::decision::{ALLOW, Decision, KILL, Question, REFUSE, Verdict};
 
 const NO_FAMILY: Decision = Decision::Settled(Verdict::FamilyUnsupported);
+const PRETEND: Decision = Decision::Settled(Verdict::PretendDone);
 const NO_PROTOCOL: Decision = Decision::Settled(Verdict::ProtocolUnsupported);
 const WHOLE: u32 = u32::MAX;
 
@@ -44,6 +45,26 @@ pub(super) const SOCKET: Decision = Decision::Asks(&Question {
         otherwise: NETLINK,
     }),
 });
+
+/// The gateway dials and asks name servers, and has its local socket already.
+pub(super) const INTERNET_SOCKET: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[bits(libc::AF_INET), bits(libc::AF_INET6)],
+    then: INTERNET_TYPE,
+    otherwise: NO_FAMILY,
+});
+
+/// The one request the gateway makes of a socket by `ioctl`: not to block.
+pub(super) const NON_BLOCKING: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: WHOLE,
+    any_of: &[FIONBIO],
+    then: ALLOW,
+    otherwise: REFUSE,
+});
+
+pub(super) const FIONBIO: u32 = 0x5421;
 
 pub(super) const SOCKET_PAIR: Decision = Decision::Asks(&Question {
     argument: First,
@@ -114,7 +135,42 @@ pub(super) const PERSONALITY: Decision = Decision::Asks(&Question {
     otherwise: REFUSE,
 });
 
-/// Init maps memory for data, never for code.
+/// RLIMIT_CORE, the same on every architecture.
+const CORE: u32 = 4;
+
+/// A job's limit of core files is one byte. That is how the kernel spells "start no crash handler": at zero a handler that the
+/// host has set up is started all the same, as root and outside, with the job's memory for its input. So it must not become
+/// zero, and programs that set it to zero out of caution have what they want.
+pub(super) const SET_LIMIT: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[CORE],
+    then: PRETEND,
+    otherwise: ALLOW,
+});
+
+/// The same for the call that also reads limits: without a new one it only does that.
+pub(super) const LIMIT: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: WHOLE,
+    any_of: &[CORE],
+    then: Decision::Asks(&Question {
+        argument: Third,
+        mask: WHOLE,
+        any_of: &[0],
+        then: Decision::Asks(&Question {
+            argument: ThirdHigh,
+            mask: WHOLE,
+            any_of: &[0],
+            then: ALLOW,
+            otherwise: PRETEND,
+        }),
+        otherwise: PRETEND,
+    }),
+    otherwise: ALLOW,
+});
+
+/// Init and the gateway map memory for data, never for code.
 pub(super) const DATA_MAPPING: Decision = Decision::Asks(&Question {
     argument: Third,
     mask: bits(libc::PROT_EXEC),

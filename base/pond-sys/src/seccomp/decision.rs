@@ -6,6 +6,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Allow,
+    /// Success, and nothing is done: for what programs ask out of caution and pond has seen to already.
+    PretendDone,
     /// EPERM: the call exists and this job may not make it.
     NotPermitted,
     /// ENOSYS: programs fall back to an older call.
@@ -22,6 +24,7 @@ impl Verdict {
     pub(super) const fn code(self) -> u32 {
         match self {
             Self::Allow => libc::SECCOMP_RET_ALLOW,
+            Self::PretendDone => errno(0),
             Self::NotPermitted => errno(libc::EPERM),
             Self::NotImplemented => errno(libc::ENOSYS),
             Self::FamilyUnsupported => errno(libc::EAFNOSUPPORT),
@@ -47,7 +50,7 @@ pub(super) const REFUSE: Decision = Decision::Settled(Verdict::NotPermitted);
 pub(super) const ABSENT: Decision = Decision::Settled(Verdict::NotImplemented);
 pub(super) const KILL: Decision = Decision::Settled(Verdict::KillProcess);
 
-/// Is the low word of an argument, under a mask, one of these values?
+/// Is this word of an argument, under a mask, one of these values?
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) argument: Argument,
@@ -58,21 +61,23 @@ pub(super) struct Question {
     pub(super) otherwise: Decision,
 }
 
-/// The arguments some rule looks at.
+/// The words some rule looks at: of an argument its low one, unless its name says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Argument {
     First,
     Second,
     Third,
+    ThirdHigh,
 }
 
 impl Argument {
-    /// Where the low word lies in `struct seccomp_data` on the little-endian machines pond supports.
+    /// Where the word lies in `struct seccomp_data` on the little-endian machines pond supports.
     pub(super) const fn offset(self) -> u32 {
         match self {
             Self::First => 16,
             Self::Second => 24,
             Self::Third => 32,
+            Self::ThirdHigh => 36,
         }
     }
 }

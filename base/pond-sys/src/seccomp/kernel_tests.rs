@@ -5,11 +5,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use libc::{EAFNOSUPPORT, EBADF, EPERM, EPROTONOSUPPORT, c_int, c_long};
+use libc::{EAFNOSUPPORT, EBADF, EFAULT, EPERM, EPROTONOSUPPORT, c_int, c_long};
 
 use super::{Filter, Profile, arguments, compile, install, recent};
 
 const NOWHERE: u64 = 1;
+const CORE: u64 = 4;
 const NO_DESCRIPTOR: u64 = u64::MAX;
 const HIGH: u64 = 0xDEAD_BEEF_0000_0000;
 
@@ -38,6 +39,10 @@ const fn told(number: c_long, arguments: [u64; 4], errno: c_int) -> Probe {
     Probe { number, arguments, told: Err(errno), without: Without::Differs }
 }
 
+const fn pretended(number: c_long, arguments: [u64; 4]) -> Probe {
+    Probe { number, arguments, told: Ok(()), without: Without::Differs }
+}
+
 const fn allowed(number: c_long, arguments: [u64; 4], told: Result<(), c_int>) -> Probe {
     Probe { number, arguments, told, without: Without::Alike }
 }
@@ -54,6 +59,12 @@ const PROBES: &[Probe] = &[
     allowed(libc::SYS_ioctl, [NO_DESCRIPTOR, 0x540E, 0, 0], Err(EBADF)),
     allowed(libc::SYS_dup, [NO_DESCRIPTOR, 0, 0, 0], Err(EBADF)),
     allowed(1000, [0; 4], Err(libc::ENOSYS)),
+    allowed(libc::SYS_prlimit64, [0, CORE, 0, 0], Ok(())),
+    allowed(libc::SYS_prlimit64, [0, CORE + 1, NOWHERE, 0], Err(EFAULT)),
+    pretended(libc::SYS_prlimit64, [0, CORE, NOWHERE, 0]),
+    pretended(libc::SYS_prlimit64, [0, HIGH | CORE, NOWHERE, 0]),
+    pretended(libc::SYS_prlimit64, [0, CORE, HIGH, 0]),
+    pretended(libc::SYS_setrlimit, [CORE, NOWHERE, 0, 0]),
     told(libc::SYS_clone3, [0; 4], libc::ENOSYS),
     refused(libc::SYS_clone, [0x0002_0200, 0, 0, 0]),
     refused(libc::SYS_clone, [HIGH | 0x0002_0200, 0, 0, 0]),
@@ -119,6 +130,35 @@ fn a_workload_is_told_what_the_policy_says_and_the_filter_is_why() {
         let without = if free == probe.told { Without::Alike } else { Without::Differs };
         assert_eq!(without, probe.without, "call {number} with {arguments:x?}, unconfined: {free:?}");
     }
+}
+
+#[test]
+fn the_limit_of_core_files_stays_whatever_programs_set() {
+    let filter = compile(Profile::Workload);
+    let limit = |bytes| libc::rlimit { rlim_cur: bytes, rlim_max: 1 };
+    let set = |bytes| {
+        let wanted = limit(bytes);
+        // SAFETY: the limit is a live structure of this stack.
+        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const wanted) }
+    };
+    let left = || {
+        let mut now = limit(99);
+        // SAFETY: the kernel fills this one structure.
+        let told = unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut now) };
+        exit(if told == 0 { c_int::try_from(now.rlim_cur).unwrap_or(98) } else { 97 })
+    };
+    let confined = || {
+        raw(libc::SYS_prctl, [38, 1, 0, 0]).ok();
+        if set(1) == 0 && install(&filter).is_ok() && set(0) == 0 {
+            left();
+        }
+    };
+    let free = || {
+        if set(1) == 0 && set(0) == 0 {
+            left();
+        }
+    };
+    assert_eq!((child(&[], confined), child(&[], free)), (Ending::Exited(1), Ending::Exited(0)));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 //!
 //! Zone: compiled by the trusted launcher, enforced by the kernel on hostile code. Pure up to [`install()`].
 //! Invariants: a foreign architecture kills the process; a number the table does not name is never allowed;
-//! arguments are compared by their low 32 bits, the only ones the kernel reads for the calls checked here;
+//! numbers are compared by their low 32 bits, the only ones the kernel reads for the calls checked here, pointers whole;
 //! installing allocates nothing and makes one system call, so it is safe between fork and exec.
 
 mod arguments;
 mod compile;
 mod decision;
+mod gateway;
 mod init;
 mod install;
 mod recent;
@@ -35,4 +36,6 @@ pub enum Profile {
     WorkloadDebug,
     /// Pid 1 of a sandbox once the job has started: wait, relay, exit. Anything else ends it.
     Init,
+    /// A job's gateway: sockets, memory and time. No file, no program, no process; anything else ends it.
+    Gateway,
 }

@@ -9,6 +9,7 @@ use libc::c_long;
 
 use super::Profile;
 use super::decision::{ABSENT, Decision, KILL, REFUSE};
+use super::gateway::{GATEWAY, GATEWAY_HERITAGE};
 use super::init::{INIT, INIT_HERITAGE};
 use super::workload::{HERITAGE, NO_TRACING, TRACING, WORKLOAD};
 
@@ -62,6 +63,7 @@ pub(super) fn groups(profile: Profile) -> impl Iterator<Item = &'static Group> {
         Profile::Workload => [WORKLOAD, HERITAGE, &[NO_TRACING]],
         Profile::WorkloadDebug => [WORKLOAD, HERITAGE, &[TRACING]],
         Profile::Init => [INIT, INIT_HERITAGE, &[]],
+        Profile::Gateway => [GATEWAY, GATEWAY_HERITAGE, &[]],
     };
     lists.into_iter().flatten()
 }
@@ -69,6 +71,6 @@ pub(super) fn groups(profile: Profile) -> impl Iterator<Item = &'static Group> {
 pub(super) const fn unlisted(profile: Profile) -> Decision {
     match profile {
         Profile::Workload | Profile::WorkloadDebug => ABSENT,
-        Profile::Init => KILL,
+        Profile::Init | Profile::Gateway => KILL,
     }
 }

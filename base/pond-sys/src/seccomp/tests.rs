@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use libc::c_long;
 use proptest::prelude::*;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpArgLen::Qword, SeccompCmpOp,
+    SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::Profile::{self, Init, Workload, WorkloadDebug};
+use super::Profile::{self, Gateway, Init, Workload, WorkloadDebug};
 use super::Verdict::{
-    Allow, FamilyUnsupported, KillProcess, NotImplemented, NotPermitted, ProtocolUnsupported,
+    Allow, FamilyUnsupported, KillProcess, NotImplemented, NotPermitted, PretendDone, ProtocolUnsupported,
 };
 use super::compile::{Filter, Instruction, assemble, compile};
 use super::decision::{ABSENT, ALLOW, Argument, Decision, KILL, Question, REFUSE, Verdict};
@@ -19,7 +19,7 @@ use super::interpret::{Call, Outcome, run};
 use super::table::{self, ARCHITECTURE};
 use super::{arguments, recent};
 
-const PROFILES: [Profile; 3] = [Profile::Workload, Profile::WorkloadDebug, Profile::Init];
+const PROFILES: [Profile; 4] = [Profile::Workload, Profile::WorkloadDebug, Profile::Init, Profile::Gateway];
 const X32: u32 = 0x4000_0000;
 const I386: u32 = 0x4000_0003;
 const HIGH: u64 = 0xDEAD_BEEF_0000_0000;
@@ -35,13 +35,14 @@ fn settle(decision: Decision, call: &Call) -> Verdict {
     match decision {
         Decision::Settled(verdict) => verdict,
         Decision::Asks(Question { argument, mask, any_of, then, otherwise }) => {
-            let index = match argument {
-                Argument::First => 0,
-                Argument::Second => 1,
-                Argument::Third => 2,
+            let word = match argument {
+                Argument::First => call.arguments[0],
+                Argument::Second => call.arguments[1],
+                Argument::Third => call.arguments[2],
+                Argument::ThirdHigh => call.arguments[2] >> 32,
             };
-            let low = u32::try_from(call.arguments[index] & u64::from(u32::MAX)).unwrap() & mask;
-            settle(if any_of.contains(&low) { *then } else { *otherwise }, call)
+            let word = u32::try_from(word & u64::from(u32::MAX)).unwrap() & mask;
+            settle(if any_of.contains(&word) { *then } else { *otherwise }, call)
         }
     }
 }
@@ -56,7 +57,7 @@ fn argument_sweep() -> Vec<[u64; 3]> {
     let namespaces = (0..32).map(|bit| 1u64 << bit);
     let first = [0, 1, 2, 3, 10, 11, 15, 16, 17, 38, 40, 44, 0x20000, 0x7E02_0000, 0xFFFF_FFFF].into_iter();
     let first: Vec<u64> = first.chain(namespaces).collect();
-    let kinds = [0, 1, 2, 3, 5, 6, 10, 0xF, 0x80801, 0x80003, 0x8080A, 0x13].into_iter();
+    let kinds = [0, 1, 2, 3, 4, 5, 6, 10, 0xF, 0x80801, 0x80003, 0x8080A, 0x13].into_iter();
     let requests = [0x5411, 0x5412, 0x5413, 0x541C, 0x540E, 0x5423, 0x4008_6602, 0x401C_5820].into_iter();
     let second: Vec<u64> = kinds.chain(requests).collect();
     let third = [0, 1, 3, 4, 5, 6, 7, 17, 58, 132, 255, 256, 262, 0xFFFF_FFFF];
@@ -115,7 +116,7 @@ fn programs_are_small_and_shallow() {
         let steps = (0..=512).map(|number| run(filter.instructions(), &call(number, [0; 3])).steps).max();
         (profile, filter.instructions().len(), steps)
     });
-    assert_eq!(measured, [(Workload, 129, Some(18)), (WorkloadDebug, 127, Some(18)), (Init, 45, Some(12))]);
+    assert_eq!(measured, [(Workload, 138, Some(18)), (WorkloadDebug, 136, Some(18)), (Init, 45, Some(12))]);
 }
 
 #[test]
@@ -175,6 +176,22 @@ fn workloads_are_refused_what_the_policy_says() {
 }
 
 const CASES: &[(Profile, c_long, [u64; 3], Verdict)] = &[
+    (Gateway, libc::SYS_socket, [2, 0x80801, 6], Allow),
+    (Gateway, libc::SYS_socket, [1, 1, 0], FamilyUnsupported),
+    (Gateway, libc::SYS_socket, [16, 3, 0], FamilyUnsupported),
+    (Gateway, libc::SYS_socket, [2, 3, 1], NotPermitted),
+    (Gateway, libc::SYS_ioctl, [0, 0x5421, 0], Allow),
+    (Gateway, libc::SYS_ioctl, [0, 0x5412, 0], NotPermitted),
+    (Gateway, libc::SYS_mmap, [0, 4096, 3], Allow),
+    (Gateway, libc::SYS_mmap, [0, 4096, 7], KillProcess),
+    (Gateway, libc::SYS_mprotect, [0, 4096, 5], KillProcess),
+    (Gateway, libc::SYS_openat, [0, 0, 0], NotPermitted),
+    (Gateway, libc::SYS_execve, [0, 0, 0], KillProcess),
+    (Gateway, libc::SYS_clone, [17, 0, 0], KillProcess),
+    (Gateway, libc::SYS_clone3, [0, 0, 0], KillProcess),
+    (Gateway, libc::SYS_ptrace, [16, 1, 0], KillProcess),
+    (Gateway, libc::SYS_kill, [1, 9, 0], KillProcess),
+    (Gateway, libc::SYS_listen, [3, 1, 0], KillProcess),
     (Workload, libc::SYS_clone, [17, 0, 0], Allow),
     (Workload, libc::SYS_clone, [0x003D_0F00, 0, 0], Allow),
     (Workload, libc::SYS_clone, [0x1000_0011, 0, 0], NotPermitted),
@@ -211,6 +228,12 @@ const CASES: &[(Profile, c_long, [u64; 3], Verdict)] = &[
     (Workload, libc::SYS_personality, [0xFFFF_FFFF, 0, 0], Allow),
     (Workload, libc::SYS_personality, [0x0004_0000, 0, 0], NotPermitted),
     (Workload, libc::SYS_personality, [HIGH | 8, 0, 0], NotPermitted),
+    (Workload, libc::SYS_prlimit64, [0, 4, 0], Allow),
+    (Workload, libc::SYS_prlimit64, [0, 4, 0x7FFF_0000], PretendDone),
+    (Workload, libc::SYS_prlimit64, [0, 4, HIGH], PretendDone),
+    (Workload, libc::SYS_prlimit64, [1, HIGH | 4, HIGH | 8], PretendDone),
+    (Workload, libc::SYS_prlimit64, [4, 7, 0x7FFF_0000], Allow),
+    (WorkloadDebug, libc::SYS_prlimit64, [0, 4, HIGH], PretendDone),
     (Workload, libc::SYS_ptrace, [0, 0, 0], NotPermitted),
     (WorkloadDebug, libc::SYS_ptrace, [0, 0, 0], Allow),
     (Init, libc::SYS_read, [0, 0, 0], Allow),
@@ -246,6 +269,7 @@ fn oracle(profile: Profile) -> Vec<Instruction> {
             }
         }
     }
+    let no_pointer = SeccompCondition::new(2, Qword, SeccompCmpOp::Eq, 0).unwrap();
     let requests = [
         arguments::TIOCSTI,
         arguments::TIOCLINUX,
@@ -260,6 +284,8 @@ fn oracle(profile: Profile) -> Vec<Instruction> {
         arguments::SOCKET_PAIR => Some(vec![rule(&[equal(0, 1)])]),
         arguments::IOCTL => Some(vec![rule(&requests.map(|request| differ(1, request)))]),
         arguments::PERSONALITY => Some(vec![rule(&[equal(0, 0)]), rule(&[equal(0, u32::MAX)])]),
+        arguments::LIMIT => Some(vec![rule(&[differ(1, 4)]), rule(&[equal(1, 4), no_pointer.clone()])]),
+        arguments::SET_LIMIT => Some(vec![rule(&[differ(0, 4)])]),
         arguments::DATA_MAPPING => Some(vec![rule(&[masked(2, 4, 0)])]),
         REFUSE | ABSENT | KILL => None,
         Decision::Settled(_) | Decision::Asks(_) => panic!("a rule the oracle does not know: {decision:?}"),

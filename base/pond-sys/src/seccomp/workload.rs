@@ -85,15 +85,20 @@ pub(super) const WORKLOAD: &[Group] = &[
             SYS_setgroups, SYS_capget, SYS_capset,
         ],
     },
-    // Scheduling and limits: lowering is free, raising needs capabilities.
+    // Scheduling: lowering is free, raising needs capabilities.
     Group {
         decision: ALLOW,
         calls: &[
             SYS_sched_yield, SYS_sched_getaffinity, SYS_sched_setaffinity, SYS_sched_getparam, SYS_sched_setparam,
             SYS_sched_getscheduler, SYS_sched_setscheduler, SYS_sched_getattr, SYS_sched_setattr,
             SYS_sched_get_priority_max, SYS_sched_get_priority_min, SYS_sched_rr_get_interval, SYS_getpriority,
-            SYS_setpriority, SYS_ioprio_get, SYS_ioprio_set, SYS_prlimit64, SYS_getrusage, SYS_times, SYS_getcpu,
+            SYS_setpriority, SYS_ioprio_get, SYS_ioprio_set, SYS_getrusage, SYS_times, SYS_getcpu,
         ],
+    },
+    // Limits likewise, but for the size of core files, which stays.
+    Group {
+        decision: arguments::LIMIT,
+        calls: &[SYS_prlimit64],
     },
     // Reading clocks and sleeping.
     Group {
@@ -248,8 +253,13 @@ pub(super) const HERITAGE: &[Group] = &[
             SYS_readlink, SYS_unlink, SYS_rename, SYS_renameat, SYS_mkdir, SYS_rmdir, SYS_mknod, SYS_getdents, SYS_dup2,
             SYS_pipe, SYS_poll, SYS_select, SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_signalfd,
             SYS_inotify_init, SYS_utime, SYS_utimes, SYS_futimesat, SYS_alarm, SYS_pause, SYS_time, SYS_fork, SYS_vfork,
-            SYS_getpgrp, SYS_getrlimit, SYS_setrlimit, SYS_sync_file_range, IO_PGETEVENTS,
+            SYS_getpgrp, SYS_getrlimit, SYS_sync_file_range, IO_PGETEVENTS,
         ],
+    },
+    // As for its modern form above.
+    Group {
+        decision: arguments::SET_LIMIT,
+        calls: &[SYS_setrlimit],
     },
     // Thread-local storage and control-flow protection.
     Group {
@@ -279,4 +289,7 @@ const UPROBE: c_long = 336;
 /// What the C library's table leaves out for this architecture: renameat, sync_file_range, getrlimit, setrlimit and
 /// io_pgetevents.
 #[cfg(target_arch = "aarch64")]
-pub(super) const HERITAGE: &[Group] = &[Group { decision: ALLOW, calls: &[38, 84, 163, 164, 292] }];
+pub(super) const HERITAGE: &[Group] = &[
+    Group { decision: ALLOW, calls: &[38, 84, 163, 292] },
+    Group { decision: arguments::SET_LIMIT, calls: &[164] },
+];

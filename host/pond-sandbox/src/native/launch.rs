@@ -123,7 +123,7 @@ impl Native {
             Scratch::Tmpfs(_) => None,
             Scratch::Ext4Image => {
                 let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
-                Some(scratch::image(&self.state.scratch(), quota)?)
+                Some(scratch::image(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?)
             }
         };
         let group = self.cgroups.create(

@@ -1,15 +1,15 @@
 //! The asking side of the launcher: starts it once, sends plans, and reads its reports.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use pond_sys::process::{Fork, Namespaces, Program, exit_now, fork_into, reap_any};
+use pond_sys::process::reap_any;
 use pond_wire::jail::{JailPlan, Report, ReportFault};
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+
+use crate::role;
 
 /// The name the launcher runs under; its `main` looks at nothing else to know what it is.
 const NAME: &CStr = c"pond-jail";
@@ -50,23 +50,13 @@ pub(super) struct Belongings<'a> {
 }
 
 impl Launcher {
-    /// Starts `executable` (pond itself) as a launcher: no environment, no descriptor but its socket and the error stream.
-    ///
-    /// Forks, so that the caller goes on while the launcher gets ready. The caller must have one thread and little memory,
-    /// which a command has, and a daemon has before it starts its runtime.
+    /// Starts `executable` (pond itself) as a launcher.
     pub fn start(executable: &Path) -> Result<Self, LauncherFault> {
-        let (ours, theirs) = pond_sys::socket::pair().map_err(LauncherFault::Connect)?;
         let failed = |source| LauncherFault::Start { path: executable.to_owned(), source };
-        let path = CString::new(executable.as_os_str().as_bytes()).map_err(|fault| failed(fault.into()))?;
-        let program = Program::new(vec![NAME.to_owned()], Vec::new());
-        match fork_into(Namespaces::Inherit, None).map_err(failed)? {
-            Fork::Child => become_launcher(&theirs, &program, &path),
-            Fork::Parent(child) => {
-                // A job's init outlives a launcher that retired, and then needs a parent that reaps it.
-                set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
-                Ok(Self { socket: Some(ours), process: child.pidfd })
-            }
-        }
+        let role = role::start(executable, NAME).map_err(failed)?;
+        // A job's init outlives a launcher that retired, and then needs a parent that reaps it.
+        set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
+        Ok(Self { socket: Some(role.socket), process: role.process })
     }
 
     /// Sends nothing more: the launcher finishes what it was told and ends while the job runs.
@@ -75,7 +65,8 @@ impl Launcher {
     }
 
     pub(super) fn send(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
-        let plan = sealed(plan)?;
+        let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
+        let plan = role::sealed("plan", &bytes).map_err(LauncherFault::Plan)?;
         let mut descriptors = vec![plan.as_fd(), with.report];
         descriptors.extend(&with.stdio);
         descriptors.extend([with.lifeline, with.checkout]);
@@ -93,34 +84,6 @@ impl Drop for Launcher {
         if let Err(_reaped_elsewhere) = waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED) {}
         while let Ok(Some(_orphan)) = reap_any() {}
     }
-}
-
-/// The forked child's whole life before it is the launcher.
-fn become_launcher(socket: &OwnedFd, program: &Program, path: &CString) -> ! {
-    let null = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-    let ready = null
-        .and_then(|null| rustix::stdio::dup2_stdout(&null))
-        .and_then(|()| rustix::stdio::dup2_stdin(socket));
-    if ready.is_ok() {
-        // Returns only on failure, which the other end of the socket sees as its end.
-        drop(program.exec(path));
-    }
-    exit_now(127)
-}
-
-/// The plan as a memory file nobody can change any more.
-fn sealed(plan: &JailPlan) -> Result<OwnedFd, LauncherFault> {
-    let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
-    let failed = |errno: rustix::io::Errno| LauncherFault::Plan(errno.into());
-    let file =
-        rustix::fs::memfd_create("plan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(failed)?;
-    let written = rustix::io::write(&file, &bytes).map_err(failed)?;
-    if written != bytes.len() {
-        return Err(LauncherFault::Plan(io::ErrorKind::WriteZero.into()));
-    }
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals).map_err(failed)?;
-    Ok(file)
 }
 
 /// The next report and its descriptors; nothing once launcher and init have both let go of the socket.

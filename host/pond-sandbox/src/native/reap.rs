@@ -1,5 +1,7 @@
 //! Cleans up after jobs whose owner died, from their records alone. Mounts, loop devices and processes went with the owner's
-//! descriptors; what can be left is an empty control group, a record and a half-written result.
+//! descriptors; what can be left is an empty control group, a record, a half-prepared disk and a half-written result.
+
+use std::path::PathBuf;
 
 use super::cgroup::{self, CgroupFault};
 use crate::record::{self, JobName, Live, Made, RecordFault};
@@ -11,8 +13,8 @@ pub enum SweepFault {
     Record(#[from] RecordFault),
     #[error(transparent)]
     Cgroup(#[from] CgroupFault),
-    #[error("removing the unfinished result of {job}")]
-    Result { job: String, source: std::io::Error },
+    #[error("removing what a job left in {path}")]
+    Directory { path: PathBuf, source: std::io::Error },
 }
 
 /// What a sweep removed.
@@ -42,10 +44,13 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
     if let Some(Made::Native { cgroups }) = made {
         cgroup::reclaim(cgroups)?;
     }
-    match std::fs::remove_dir_all(state.runs().join(job.as_str())) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(SweepFault::Result { job: job.as_str().to_owned(), source })
+    for directory in [state.workshop(job), state.runs().join(job.as_str())] {
+        match std::fs::remove_dir_all(&directory) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(SweepFault::Directory { path: directory, source });
+            }
+            Ok(()) | Err(_) => {}
         }
-        Ok(()) | Err(_) => Ok(()),
     }
+    Ok(())
 }

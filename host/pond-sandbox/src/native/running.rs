@@ -47,6 +47,8 @@ pub enum Ending {
         step: Step,
         errno: i32,
     },
+    /// The launcher or init was killed while the sandbox was made; the command did not run.
+    NotBegun,
     /// Init was killed before it could report: the job is dead, and the control group says why.
     Lost,
 }
@@ -131,7 +133,11 @@ impl Running {
     /// Takes one report. Returns how the job ended once launcher and init have both let go.
     pub fn take_report(&mut self) -> Result<Option<Ending>, RunningFault> {
         match next_report(&self.report)? {
-            None => Ok(Some(self.ending.unwrap_or(Ending::Lost))),
+            None => {
+                // The upper layer is announced before the job is forked, so without one there was none.
+                let unsaid = if self.upper.is_some() { Ending::Lost } else { Ending::NotBegun };
+                Ok(Some(self.ending.unwrap_or(unsaid)))
+            }
             Some((report, descriptors)) => {
                 self.note(report, descriptors);
                 Ok(None)

@@ -37,26 +37,28 @@ pub(super) struct Quota {
     pub(super) inodes: u64,
 }
 
-/// A formatted image of `quota`, in the directory's filesystem but in no directory.
-pub(super) fn image(directory: &Path, quota: Quota) -> Result<OwnedFd, ScratchFault> {
-    let template = open_template(directory, quota)?;
+/// A formatted image of `quota`, in the directory's filesystem but in no directory. What has a name until then has it in the
+/// job's own `workshop`, where a sweep looks.
+pub(super) fn image(directory: &Path, workshop: &Path, quota: Quota) -> Result<OwnedFd, ScratchFault> {
+    let template = open_template(directory, workshop, quota)?;
     let failed = |source| ScratchFault::Image { path: directory.to_owned(), source };
-    let image = unnamed_file(directory).map_err(failed)?;
+    let image = unnamed_file(directory, workshop).map_err(failed)?;
     image.set_len(quota.bytes).map_err(failed)?;
     copy_blocks(template, &image).map_err(failed)?;
     Ok(image.into())
 }
 
-fn unnamed_file(directory: &Path) -> io::Result<File> {
+fn unnamed_file(directory: &Path, workshop: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o600)) {
         Ok(file) => Ok(file.into()),
         // Some filesystems cannot make a file without a name: make one and take the name away.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-            let path = directory.join(format!(".scratch-{}", std::process::id()));
-            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
+            std::fs::create_dir(workshop)?;
+            let image = workshop.join("image");
+            let made = File::options().read(true).write(true).create_new(true).open(image);
+            std::fs::remove_dir_all(workshop)?;
+            made
         }
         Err(errno) => Err(errno.into()),
     }
@@ -83,12 +85,15 @@ fn copy_blocks(mut template: File, image: &File) -> io::Result<()> {
     Ok(())
 }
 
-fn open_template(directory: &Path, quota: Quota) -> Result<File, ScratchFault> {
+fn open_template(directory: &Path, workshop: &Path, quota: Quota) -> Result<File, ScratchFault> {
     let path = directory.join(format!("ext4-{}-{}.template", quota.bytes, quota.inodes));
     match File::open(&path) {
         Ok(file) => Ok(file),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
-            make_template(directory, &path, quota)?;
+            let made = make_template(workshop, &path, quota);
+            let removed = std::fs::remove_dir_all(workshop)
+                .map_err(|source| ScratchFault::Template { path: workshop.to_owned(), source });
+            made.and(removed)?;
             File::open(&path).map_err(|source| ScratchFault::Template { path, source })
         }
         Err(source) => Err(ScratchFault::Template { path, source }),
@@ -99,36 +104,16 @@ fn open_template(directory: &Path, quota: Quota) -> Result<File, ScratchFault> {
 const ROOMS: [&str; 3] = ["u", "w", "h"];
 
 /// Formats an image and keeps its non-empty blocks. Written under another name and renamed, so a template is whole or absent.
-fn make_template(directory: &Path, path: &Path, quota: Quota) -> Result<(), ScratchFault> {
-    let stem = format!(".format-{}-{}", std::process::id(), quota.bytes);
-    let (raw, partial) = (directory.join(&stem), directory.join(format!("{stem}.part")));
-    let rooms = directory.join(format!("{stem}.rooms"));
-    let result = make_rooms(&rooms).and_then(|()| format(&raw, &rooms, quota)).and_then(|()| {
-        pack(&raw, &partial)
-            .and_then(|()| std::fs::rename(&partial, path))
-            .map_err(|source| ScratchFault::Template { path: path.to_owned(), source })
-    });
-    for leftover in [&raw, &partial, &rooms] {
-        let removed = if leftover == &rooms {
-            std::fs::remove_dir_all(leftover)
-        } else {
-            std::fs::remove_file(leftover)
-        };
-        match removed {
-            Err(fault) if fault.kind() != io::ErrorKind::NotFound => {
-                return Err(ScratchFault::Template { path: leftover.clone(), source: fault });
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
-    result
-}
-
-fn make_rooms(rooms: &Path) -> Result<(), ScratchFault> {
+fn make_template(workshop: &Path, path: &Path, quota: Quota) -> Result<(), ScratchFault> {
+    let (raw, packed) = (workshop.join("raw"), workshop.join("packed"));
+    let rooms = workshop.join("rooms");
     for room in ROOMS {
         std::fs::create_dir_all(rooms.join(room)).map_err(ScratchFault::Format)?;
     }
-    Ok(())
+    format(&raw, &rooms, quota)?;
+    pack(&raw, &packed)
+        .and_then(|()| std::fs::rename(&packed, path))
+        .map_err(|source| ScratchFault::Template { path: path.to_owned(), source })
 }
 
 #[expect(

@@ -1,4 +1,4 @@
-//! K09–K12, K28–K34, K36, K43: other processes, priorities, privileges by execution, and what init holds.
+//! K09–K12, K28–K34, K36, K41, K43: other processes, priorities, privileges by execution, and what init holds.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -120,6 +120,16 @@ pub(super) const CASES: &[Case] = &[
             denied("setuid", |_| by_id(rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT))),
             denied("chown", chown_to_root),
             denied("uid_map", map_root),
+        ],
+    },
+    Case {
+        id: "K41",
+        what: "what one layer alone forbids: Landlock, writing where every other layer lets it",
+        probes: &[
+            denied("own name", |_| {
+                File::options().write(true).open("/proc/self/comm")?.write_all(NAME.as_bytes())
+            }),
+            denied("device", |_| open("/dev/urandom", OFlags::WRONLY)),
         ],
     },
     Case {

@@ -1,0 +1,158 @@
+//! What the host and a job's gateway say to each other once the order is given: one JSON object per packet.
+//!
+//! Zone: between two of pond's own processes; the texts inside come from the job and arrive escaped. Invariant: an event
+//! names a host, a port, an address, a verdict and amounts, and never a path, a header or a body.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::Reach;
+
+/// The second packet of the host: which door each descriptor beside it is, in the descriptors' order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Doors {
+    pub doors: Vec<Door>,
+}
+
+/// One way into the gateway. `Tls` may be given several times, once per port; every other door once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Door {
+    Proxy,
+    DnsUdp,
+    DnsTcp,
+    Tls,
+    Broker,
+}
+
+/// What the host may say after the doors are open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Command {
+    /// New rules in place of all earlier ones; tunnels they do not cover are closed.
+    Rules(Reach),
+    /// Close the doors and say what happened: one `host` event per host, then `summary`, then the end of the process.
+    Finish,
+}
+
+/// What the gateway says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Event {
+    /// Every door is being served: the job may start.
+    Serving,
+    /// The gateway cannot serve; it ends after this.
+    Failed {
+        reason: String,
+    },
+    /// A request was refused.
+    Refused(Refused),
+    /// Refusals that were counted, not told one by one.
+    Flood {
+        refusals: u64,
+    },
+    /// A tunnel is about to carry its first byte.
+    Opened(Approval),
+    /// A tunnel ended.
+    Closed(Tunnel),
+    /// New rules hold.
+    RulesReplaced,
+    /// New rules were refused; the earlier ones hold.
+    RulesRefused {
+        reason: String,
+    },
+    Host(HostTotals),
+    Summary(Totals),
+}
+
+/// A refused request: what was asked for, at which door, and why not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refused {
+    pub job: String,
+    pub door: Door,
+    /// `host:port`, or a quotation of something that is neither.
+    pub target: String,
+    /// The stable code of pond-policy's `DenialCode`.
+    pub code: String,
+    pub rule: Option<String>,
+    pub hint: String,
+}
+
+/// An allowed destination and what the permission rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approval {
+    pub job: String,
+    pub door: Door,
+    /// Counts the job's tunnels, so that the end of one can be told from another's.
+    pub tunnel: u64,
+    pub host: String,
+    pub port: u16,
+    /// The rule that allowed it; none in the internet posture.
+    pub rule: Option<String>,
+    pub address: IpAddr,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tunnel {
+    pub approval: Approval,
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    pub duration_ms: u64,
+    pub close: Close,
+}
+
+/// Why a tunnel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Close {
+    /// Both sides said all they had to say.
+    Finished,
+    ClientReset,
+    UpstreamReset,
+    /// The client's first bytes were refused; a `refused` event says why.
+    Refused,
+    Idle,
+    Lifetime,
+    TunnelBytes,
+    TotalBytes,
+    RuleRemoved,
+    JobEnded,
+}
+
+/// One host's part in the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostTotals {
+    /// `host:port`, or a quotation of something that is neither.
+    pub target: String,
+    pub allowed: u64,
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// One entry per code; empty for a host that was never refused.
+    pub refusals: Vec<Refusal>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    pub code: String,
+    pub count: u64,
+    pub hint: String,
+}
+
+/// The whole job, hosts beyond the bound of the table included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Totals {
+    pub allowed: u64,
+    pub refused: u64,
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Verdicts about hosts that found no place in the table.
+    pub untold: u64,
+}

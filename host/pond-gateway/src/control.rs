@@ -1,0 +1,154 @@
+//! The socket to the host while the gateway serves: events out, commands in. Zone: host.
+//!
+//! Invariants: when the host is gone the process ends at once, and with it every tunnel; events leave in the order they
+//! happened; a command that is not understood changes nothing and is answered.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pond_wire::gateway::{Command, Event, MAX_EVENT_BYTES, MAX_ORDER_BYTES};
+use thiserror::Error;
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::sync::mpsc;
+
+use crate::gateway::Gateway;
+use crate::stance::Stance;
+
+/// Events that wait for the host before those who make them do.
+pub(crate) const QUEUE: usize = 256;
+/// How often refusals that were only counted are told.
+const FLOOD_EVERY: Duration = Duration::from_secs(10);
+/// How long tunnels may take to record their end when the job is over.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Why the conversation ended.
+#[derive(Debug, Error)]
+pub(crate) enum ControlFault {
+    #[error("watching the control socket")]
+    Watch(#[source] io::Error),
+    #[error("the host is gone")]
+    HostGone,
+    #[error("talking to the host")]
+    Talk(#[source] io::Error),
+    #[error("encoding an event")]
+    Encode(#[source] serde_json::Error),
+}
+
+/// Both directions of the conversation.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// A packet socket; the type is the runtime's for any local socket that is read and written in packets.
+    socket: UnixDatagram,
+}
+
+impl Control {
+    pub(crate) fn new(socket: OwnedFd) -> Result<Self, ControlFault> {
+        let socket = std::os::unix::net::UnixDatagram::from(socket);
+        socket.set_nonblocking(true).map_err(ControlFault::Watch)?;
+        Ok(Self { socket: UnixDatagram::from_std(socket).map_err(ControlFault::Watch)? })
+    }
+
+    /// Talks until the host says that the job is over, or is gone.
+    pub(crate) async fn run(
+        &self,
+        gateway: &Gateway,
+        mut events: mpsc::Receiver<Event>,
+    ) -> Result<(), ControlFault> {
+        let finished = tokio::select! {
+            heard = self.listen(gateway) => heard,
+            told = self.report(&mut events) => told,
+            never = tell_floods(gateway) => match never {},
+        };
+        finished?;
+        self.say_farewell(gateway, &mut events).await
+    }
+
+    /// Obeys commands until the last one.
+    async fn listen(&self, gateway: &Gateway) -> Result<(), ControlFault> {
+        let mut packet = vec![0; usize::try_from(MAX_ORDER_BYTES).unwrap_or(usize::MAX)];
+        loop {
+            let length = self.receive(&mut packet).await?;
+            let answer = match serde_json::from_slice(packet.get(..length).unwrap_or_default()) {
+                Ok(Command::Finish) => return Ok(()),
+                Ok(Command::Rules(reach)) => match Stance::new(&reach) {
+                    Ok(stance) => {
+                        gateway.rules.send_replace(Arc::new(stance));
+                        Event::RulesReplaced
+                    }
+                    Err(fault) => Event::RulesRefused { reason: fault.to_string() },
+                },
+                Err(fault) => Event::RulesRefused { reason: fault.to_string() },
+            };
+            gateway.ledger.tell(answer).await.map_err(|_| ControlFault::HostGone)?;
+        }
+    }
+
+    async fn receive(&self, packet: &mut [u8]) -> Result<usize, ControlFault> {
+        let receive = || pond_sys::socket::receive(&self.socket, packet);
+        match self.socket.async_io(Interest::READABLE, receive).await {
+            Ok((0, _)) => Err(ControlFault::HostGone),
+            Ok((length, _)) => Ok(length),
+            Err(fault) => Err(lost(fault)),
+        }
+    }
+
+    async fn report(&self, events: &mut mpsc::Receiver<Event>) -> Result<(), ControlFault> {
+        while let Some(event) = events.recv().await {
+            self.send(&event).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn send(&self, event: &Event) -> Result<(), ControlFault> {
+        let text = serde_json::to_vec(event).map_err(ControlFault::Encode)?;
+        debug_assert!(text.len() <= MAX_EVENT_BYTES);
+        let send = || pond_sys::socket::send(&self.socket, &text, &[]);
+        self.socket.async_io(Interest::WRITABLE, send).await.map_err(lost)
+    }
+
+    /// Ends every tunnel, lets each record its end, and sums up.
+    async fn say_farewell(
+        &self,
+        gateway: &Gateway,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<(), ControlFault> {
+        gateway.rules.send_replace(Arc::new(Stance::Ended));
+        let quiet = async {
+            while gateway.tunnels.open() > 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(LAST_WORDS, quiet) => {}
+            told = self.report(events) => told?,
+        }
+        while let Ok(event) = events.try_recv() {
+            self.send(&event).await?;
+        }
+        for event in gateway.ledger.take_flood().into_iter().chain(gateway.ledger.summary()) {
+            self.send(&event).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A host that closed its end is gone, whichever call notices.
+fn lost(fault: io::Error) -> ControlFault {
+    match fault.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ControlFault::HostGone,
+        _ => ControlFault::Talk(fault),
+    }
+}
+
+async fn tell_floods(gateway: &Gateway) -> std::convert::Infallible {
+    loop {
+        tokio::time::sleep(FLOOD_EVERY).await;
+        if let Some(flood) = gateway.ledger.take_flood() {
+            // The reporting side notices a host that is gone.
+            gateway.ledger.tell(flood).await.unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The only place that connects to the outside: pinned addresses in, one connected socket out. Zone: host.
+//!
+//! Invariants: the addresses come from a `Pinned` and no other is dialled; all of them together get ten seconds.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use pond_policy::egress::Pinned;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+const TOTAL: Duration = Duration::from_secs(10);
+/// How long one address is tried alone before the next one is tried beside it.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Why no address answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DialFault {
+    #[error("every address refused the connection")]
+    Refused,
+    #[error("no address answered in time")]
+    Timeout,
+}
+
+/// Connects to the first pinned address that answers.
+pub(crate) async fn dial(pinned: &Pinned) -> Result<(TcpStream, SocketAddr), DialFault> {
+    tokio::time::timeout(TOTAL, race(pinned.addresses())).await.unwrap_or(Err(DialFault::Timeout))
+}
+
+async fn race(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), DialFault> {
+    let mut waiting = addresses.iter().copied();
+    let mut attempts = JoinSet::new();
+    loop {
+        if let Some(address) = waiting.next() {
+            attempts.spawn(async move { TcpStream::connect(address).await.map(|stream| (stream, address)) });
+        }
+        let ended = async {
+            while let Some(ended) = attempts.join_next().await {
+                if let Ok(Ok(connected)) = ended {
+                    return Some(connected);
+                }
+                if waiting.len() > 0 {
+                    break;
+                }
+            }
+            None
+        };
+        match tokio::time::timeout(HEAD_START, ended).await {
+            Ok(Some(connected)) => return Ok(connected),
+            Ok(None) if waiting.len() == 0 && attempts.is_empty() => return Err(DialFault::Refused),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+/// Which of `addresses` belong to this machine: a datagram socket pointed at one of our own addresses sends from that very
+/// address. No packet is sent.
+pub(crate) fn own_addresses(addresses: &[IpAddr]) -> io::Result<Vec<IpAddr>> {
+    let mut own = Vec::new();
+    for address in addresses {
+        if is_own(*address)? {
+            own.push(*address);
+        }
+    }
+    Ok(own)
+}
+
+fn is_own(address: IpAddr) -> io::Result<bool> {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = match std::net::UdpSocket::bind((any, 0)) {
+        // A machine without this family has no address of it.
+        Err(fault) if fault.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error()) => {
+            return Ok(false);
+        }
+        other => other?,
+    };
+    // An address without a route cannot be reached, so it need not be recognised either.
+    if socket.connect((address, 9)).is_err() {
+        return Ok(false);
+    }
+    Ok(socket.local_addr()?.ip().to_canonical() == address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c58_an_address_of_this_machine_is_recognised() {
+        let ours: IpAddr = "127.0.0.1".parse().unwrap();
+        let not_ours: IpAddr = "192.0.2.77".parse().unwrap();
+        assert_eq!(own_addresses(&[ours, not_ours]).unwrap(), [ours]);
+    }
+}

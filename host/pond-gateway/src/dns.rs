@@ -1,0 +1,193 @@
+//! The job's only name server, as a pure function from a query to an answer. Trust zone: every byte is the job's.
+//!
+//! Invariants: no query ever leads to another one, so nothing leaves by asking; an answer holds the one address it was told
+//! to hold or none; no record type but A carries anything. Written by hand because the whole of what we accept, one
+//! question and perhaps an EDNS record, is shorter than the policing of a general decoder would be.
+
+use std::net::Ipv4Addr;
+
+use pond_policy::egress::{HostName, NameFault};
+
+use crate::bytes::Reader;
+
+/// What a client may cache; short, because rules may change while the job runs.
+const TTL_SECONDS: u32 = 5;
+const HEADER: usize = 12;
+const MAX_QUERY: usize = 512;
+const MAX_NAME: usize = 255;
+const UDP_PAYLOAD: u16 = 1232;
+
+const RESPONSE: u16 = 0x8000;
+const OPCODE: u16 = 0x7800;
+const AUTHORITATIVE: u16 = 0x0400;
+const RECURSION_DESIRED: u16 = 0x0100;
+const RECURSION_AVAILABLE: u16 = 0x0080;
+
+const TYPE_A: u16 = 1;
+const TYPE_OPT: u16 = 41;
+const CLASS_IN: u16 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Code {
+    NoError,
+    Malformed,
+    NoSuchName,
+    NotImplemented,
+    Refused,
+}
+
+impl Code {
+    const fn bits(self) -> u16 {
+        match self {
+            Self::NoError => 0,
+            Self::Malformed => 1,
+            Self::NoSuchName => 3,
+            Self::NotImplemented => 4,
+            Self::Refused => 5,
+        }
+    }
+}
+
+/// What to do with a packet.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// Not a query; an answer could start a loop.
+    Drop,
+    /// A query that needs no verdict.
+    Answer(Vec<u8>),
+    Ask(Question<'a>),
+}
+
+/// A well-formed question about one name.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Question<'a> {
+    id: u16,
+    flags: u16,
+    /// The question section as it was sent, letter case included: some clients check that it comes back unchanged.
+    section: &'a [u8],
+    kind: u16,
+    edns: bool,
+    name: Result<HostName, NameFault>,
+}
+
+/// Reads one packet.
+pub fn receive(packet: &[u8]) -> Received<'_> {
+    let mut reader = Reader::new(packet);
+    let (Some(id), Some(flags)) = (reader.u16(), reader.u16()) else { return Received::Drop };
+    if packet.len() < HEADER || flags & RESPONSE != 0 {
+        return Received::Drop;
+    }
+    let bare = |code| Received::Answer(message(id, flags, code, &[], &[], false));
+    if flags & OPCODE != 0 {
+        return bare(Code::NotImplemented);
+    }
+    match question(reader, id, flags) {
+        Some((question, CLASS_IN)) if packet.len() <= MAX_QUERY => Received::Ask(question),
+        Some((_, CLASS_IN)) | None => bare(Code::Malformed),
+        Some(_) => bare(Code::Refused),
+    }
+}
+
+impl Question<'_> {
+    pub fn name(&self) -> Result<&HostName, NameFault> {
+        self.name.as_ref().map_err(|fault| *fault)
+    }
+
+    /// The packet that says this name has this address, and no record of any other type.
+    pub fn found(&self, address: Ipv4Addr) -> Vec<u8> {
+        let answer = if self.kind == TYPE_A { record(address) } else { Vec::new() };
+        self.reply(Code::NoError, &answer)
+    }
+
+    pub fn unknown(&self) -> Vec<u8> {
+        self.reply(Code::NoSuchName, &[])
+    }
+
+    fn reply(&self, code: Code, answer: &[u8]) -> Vec<u8> {
+        message(self.id, self.flags, code, self.section, answer, self.edns)
+    }
+}
+
+/// The one question of a query and its class.
+fn question(mut reader: Reader<'_>, id: u16, flags: u16) -> Option<(Question<'_>, u16)> {
+    let counts = [reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?];
+    let edns = match counts {
+        [1, 0, 0, 0] => false,
+        [1, 0, 0, 1] => true,
+        _ => return None,
+    };
+    let start = reader.rest();
+    let name = name(&mut reader)?;
+    let kind = reader.u16()?;
+    let class = reader.u16()?;
+    let section = start.get(..start.len() - reader.rest().len())?;
+    if edns {
+        skip_edns(&mut reader)?;
+    }
+    let name = HostName::parse(&name);
+    reader.is_empty().then_some((Question { id, flags, section, kind, edns, name }, class))
+}
+
+/// The labels of a name, joined by dots. A query has no earlier name to point back to, so no pointer is followed.
+fn name(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    let mut name = Vec::new();
+    loop {
+        let label = match reader.u8()? {
+            0 => return Some(name),
+            length @ 1..=63 => reader.take(length.into())?,
+            _ => return None,
+        };
+        // A dot inside a label would read as two labels once they are joined.
+        if label.contains(&b'.') {
+            name.push(0);
+        }
+        name.extend_from_slice(label);
+        name.push(b'.');
+        if name.len() > MAX_NAME {
+            return None;
+        }
+    }
+}
+
+fn skip_edns(reader: &mut Reader<'_>) -> Option<()> {
+    let root = reader.u8()?;
+    let kind = reader.u16()?;
+    let _payload_size = reader.u16()?;
+    let _extended_flags = reader.take(4)?;
+    let _options = reader.vec16()?;
+    (root == 0 && kind == TYPE_OPT).then_some(())
+}
+
+fn record(address: Ipv4Addr) -> Vec<u8> {
+    // The name is a pointer to the question's, which always follows the header.
+    let mut record = vec![0xC0, 0x0C];
+    record.extend(TYPE_A.to_be_bytes());
+    record.extend(CLASS_IN.to_be_bytes());
+    record.extend(TTL_SECONDS.to_be_bytes());
+    record.extend(4_u16.to_be_bytes());
+    record.extend(address.octets());
+    record
+}
+
+fn message(id: u16, asked: u16, code: Code, section: &[u8], answer: &[u8], edns: bool) -> Vec<u8> {
+    let kept = asked & (OPCODE | RECURSION_DESIRED);
+    let flags = RESPONSE | AUTHORITATIVE | RECURSION_AVAILABLE | kept | code.bits();
+    let counts = [!section.is_empty(), !answer.is_empty(), false, edns].map(u16::from);
+    let mut out = Vec::with_capacity(HEADER + section.len() + answer.len() + 11);
+    out.extend(id.to_be_bytes());
+    out.extend(flags.to_be_bytes());
+    out.extend(counts.into_iter().flat_map(u16::to_be_bytes));
+    out.extend_from_slice(section);
+    out.extend_from_slice(answer);
+    if edns {
+        out.push(0);
+        out.extend(TYPE_OPT.to_be_bytes());
+        out.extend(UDP_PAYLOAD.to_be_bytes());
+        out.extend([0; 6]);
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "dns_tests.rs"]
+mod tests;

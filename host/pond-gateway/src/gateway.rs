@@ -1,0 +1,42 @@
+//! What all doors of one job share. Zone: host.
+
+use std::sync::Arc;
+
+use pond_policy::egress::{Denial, HostName, Nat64Prefix};
+use pond_wire::gateway::{Door, doors};
+use std::net::Ipv4Addr;
+use tokio::sync::watch;
+
+use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::relay::Pool;
+use crate::resolve::Resolver;
+use crate::stance::Stance;
+use crate::tunnels::Tunnels;
+
+/// One job's gateway, as its doors see it.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    pub(crate) ledger: Ledger,
+    pub(crate) rules: watch::Sender<Arc<Stance>>,
+    pub(crate) tunnels: Arc<Tunnels>,
+    pub(crate) names: Names,
+    pub(crate) resolver: Resolver,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) nat64: Option<Nat64Prefix>,
+}
+
+impl Gateway {
+    pub(crate) fn stance(&self) -> Arc<Stance> {
+        Arc::clone(&self.rules.borrow())
+    }
+
+    /// The address a name has inside the job, if the job may know it.
+    pub(crate) fn inside_address(&self, name: &HostName) -> Result<Ipv4Addr, Denial> {
+        self.stance().knows(name).map(|()| doors::FRONT)
+    }
+
+    pub(crate) fn refused(&self, door: Door, denial: &Denial) {
+        self.ledger.refused(door, denial);
+    }
+}

@@ -1,0 +1,180 @@
+//! What happened, told once to the host as it happens and once more in sum. Zone: host; names in it come from the job.
+//!
+//! Invariants: an allowed connection waits until its record has a place in the queue; refusals never wait, and a flood of
+//! them is counted instead of told, so neither the queue, the table nor the host's log grows with what a job asks for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pond_policy::egress::Denial;
+use pond_wire::gateway::{Approval, Door, Event, HostTotals, Refusal, Refused, Totals, Tunnel};
+use tokio::sync::mpsc;
+
+/// Refusals told one by one before they are counted, and how often one more may be told.
+const BURST: u32 = 64;
+const REFILL: Duration = Duration::from_secs(1);
+/// Hosts with figures of their own. A refused host finds a place only in the first half: nonsense cannot crowd out
+/// what was allowed.
+pub(crate) const MAX_HOSTS: usize = 512;
+const MAX_REFUSED_HOSTS: usize = MAX_HOSTS / 2;
+
+/// The job's record book.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    job: Arc<str>,
+    queue: mpsc::Sender<Event>,
+    book: Arc<Mutex<Book>>,
+}
+
+/// The host is gone, so nothing may go on unrecorded.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host takes no more records")]
+pub(crate) struct Gone;
+
+#[derive(Debug)]
+struct Book {
+    hosts: HashMap<String, HostTotals>,
+    totals: Totals,
+    untold_refusals: u64,
+    tokens: u32,
+    refilled: Instant,
+}
+
+impl Ledger {
+    pub(crate) fn new(job: &str, queue: mpsc::Sender<Event>) -> Self {
+        let book = Book {
+            hosts: HashMap::new(),
+            totals: Totals::default(),
+            untold_refusals: 0,
+            tokens: BURST,
+            refilled: Instant::now(),
+        };
+        Self { job: job.into(), queue, book: Arc::new(Mutex::new(book)) }
+    }
+
+    pub(crate) fn job(&self) -> &str {
+        &self.job
+    }
+
+    /// Records a refusal; never waits.
+    pub(crate) fn refused(&self, door: Door, denial: &Denial) {
+        let mut book = self.book();
+        book.count_refusal(denial);
+        let told =
+            book.take_token() && self.queue.try_send(Event::Refused(self.refusal(door, denial))).is_ok();
+        if !told {
+            book.untold_refusals += 1;
+        }
+    }
+
+    fn refusal(&self, door: Door, denial: &Denial) -> Refused {
+        Refused {
+            job: self.job.to_string(),
+            door,
+            target: denial.host().to_owned(),
+            code: denial.code().name().to_owned(),
+            rule: denial.rule().map(ToString::to_string),
+            hint: denial.hint().to_owned(),
+        }
+    }
+
+    /// Records a tunnel before its first byte; waits for a place in the queue.
+    pub(crate) async fn opened(&self, approval: &Approval) -> Result<(), Gone> {
+        self.book().count_approval(approval);
+        self.tell(Event::Opened(approval.clone())).await
+    }
+
+    pub(crate) async fn closed(&self, tunnel: Tunnel) -> Result<(), Gone> {
+        self.book().count_bytes(&tunnel);
+        self.tell(Event::Closed(tunnel)).await
+    }
+
+    /// Waits for a place in the queue.
+    pub(crate) async fn tell(&self, event: Event) -> Result<(), Gone> {
+        self.queue.send(event).await.map_err(|_| Gone)
+    }
+
+    /// What was counted instead of told since the last call.
+    pub(crate) fn take_flood(&self) -> Option<Event> {
+        let refusals = std::mem::take(&mut self.book().untold_refusals);
+        (refusals > 0).then_some(Event::Flood { refusals })
+    }
+
+    /// The sum of the job: every host in alphabetical order, then the totals.
+    pub(crate) fn summary(&self) -> Vec<Event> {
+        let book = self.book();
+        let mut hosts: Vec<HostTotals> = book.hosts.values().cloned().collect();
+        hosts.sort_by(|one, other| one.target.cmp(&other.target));
+        hosts.into_iter().map(Event::Host).chain([Event::Summary(book.totals)]).collect()
+    }
+
+    fn book(&self) -> std::sync::MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn take_token(&mut self) -> bool {
+        let periods = self.refilled.elapsed().as_secs() / REFILL.as_secs();
+        if periods > 0 {
+            self.tokens = self.tokens.saturating_add(u32::try_from(periods).unwrap_or(BURST)).min(BURST);
+            self.refilled = Instant::now();
+        }
+        let had = self.tokens > 0;
+        self.tokens = self.tokens.saturating_sub(1);
+        had
+    }
+
+    fn host(&mut self, target: &str, bound: usize) -> Option<&mut HostTotals> {
+        if !self.hosts.contains_key(target) {
+            if self.hosts.len() >= bound {
+                self.totals.untold += 1;
+                return None;
+            }
+            let refusals = Vec::new();
+            let host =
+                HostTotals { target: target.to_owned(), allowed: 0, bytes_up: 0, bytes_down: 0, refusals };
+            self.hosts.insert(target.to_owned(), host);
+        }
+        self.hosts.get_mut(target)
+    }
+
+    fn count_refusal(&mut self, denial: &Denial) {
+        self.totals.refused += 1;
+        let code = denial.code().name();
+        let Some(host) = self.host(denial.host(), MAX_REFUSED_HOSTS) else { return };
+        match host.refusals.iter_mut().find(|refusal| refusal.code == code) {
+            Some(refusal) => refusal.count += 1,
+            None => host.refusals.push(Refusal {
+                code: code.to_owned(),
+                count: 1,
+                hint: denial.hint().to_owned(),
+            }),
+        }
+    }
+
+    fn count_approval(&mut self, approval: &Approval) {
+        self.totals.allowed += 1;
+        if let Some(host) = self.host(&target(approval), MAX_HOSTS) {
+            host.allowed += 1;
+        }
+    }
+
+    fn count_bytes(&mut self, tunnel: &Tunnel) {
+        self.totals.bytes_up += tunnel.bytes_up;
+        self.totals.bytes_down += tunnel.bytes_down;
+        if let Some(host) = self.hosts.get_mut(&target(&tunnel.approval)) {
+            host.bytes_up += tunnel.bytes_up;
+            host.bytes_down += tunnel.bytes_down;
+        }
+    }
+}
+
+fn target(approval: &Approval) -> String {
+    format!("{}:{}", approval.host, approval.port)
+}
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

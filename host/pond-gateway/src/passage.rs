@@ -1,0 +1,143 @@
+//! From a destination a job names to a tunnel it may use: verdict, slot, one lookup, judged addresses, one dial, one record.
+//! Zone: host. Invariant: the order of these steps is the order of the statements in `open`; none is skipped on any path.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pond_policy::egress::{Basis, Denial, DenialCode, Destination, Pinned};
+use pond_wire::gateway::{Approval, Close, Door, Tunnel};
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::dial::{self, DialFault};
+use crate::gateway::Gateway;
+use crate::relay::{self, Meter};
+use crate::stance::Stance;
+use crate::tunnels::Slot;
+
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// A connected, recorded way to one destination.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    gateway: Arc<Gateway>,
+    destination: Destination,
+    approval: Approval,
+    meter: Meter,
+    upstream: TcpStream,
+    rules: watch::Receiver<Arc<Stance>>,
+    /// Given back when the passage ends.
+    _slot: Slot,
+}
+
+impl Passage {
+    pub(crate) async fn open(
+        gateway: &Arc<Gateway>,
+        door: Door,
+        destination: &Destination,
+    ) -> Result<Self, Denial> {
+        // Subscribed first: rules that change while we dial are seen when the relay starts.
+        let rules = gateway.rules.subscribe();
+        let permit = gateway.stance().judge(destination)?;
+        gateway.names.admit(&permit)?;
+        let slot = claim(gateway, destination)?;
+        let addresses = gateway.resolver.lookup(&permit).await?;
+        let own =
+            dial::own_addresses(&addresses).map_err(|_| unreachable(destination, DialFault::Refused))?;
+        let pinned = permit.pin_behind_nat64(&addresses, &own, gateway.nat64)?;
+        let dialled = dial::dial(&pinned).await;
+        let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
+        tune(&upstream).map_err(|_| unreachable(destination, DialFault::Refused))?;
+        let approval = approval(gateway, door, &slot, &pinned, address);
+        let gone = |_| unreachable(destination, DialFault::Refused);
+        gateway.ledger.opened(&approval).await.map_err(gone)?;
+        let (gateway, destination) = (Arc::clone(gateway), destination.clone());
+        let meter = Meter::new(slot.tunnels());
+        Ok(Self { gateway, destination, approval, meter, upstream, rules, _slot: slot })
+    }
+
+    pub(crate) fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// Carries bytes between `client` and the destination until the tunnel ends, and records its end.
+    pub(crate) async fn carry(mut self, client: TcpStream, first: Vec<u8>) {
+        let revoked = revoked(&mut self.rules, &self.destination);
+        let close =
+            relay::relay(&client, &self.upstream, first, &self.meter, &self.gateway.pool, revoked).await;
+        // Both ends are free before the record is: a slow host must not hold sockets open.
+        drop(client);
+        self.end(close).await;
+    }
+
+    pub(crate) async fn end(self, close: Close) {
+        let Self { gateway, approval, meter, upstream, _slot, .. } = self;
+        drop(upstream);
+        let relay::Moved { up, down } = meter.moved();
+        let tunnel = Tunnel { approval, bytes_up: up, bytes_down: down, duration_ms: meter.age_ms(), close };
+        // Without a host there is nobody to tell, and the control task is already ending this process.
+        gateway.ledger.closed(tunnel).await.unwrap_or_default();
+    }
+}
+
+fn claim(gateway: &Gateway, destination: &Destination) -> Result<Slot, Denial> {
+    let target = destination.to_string();
+    if gateway.tunnels.bytes_left() == 0 {
+        let hint = "this job has moved all the bytes it may";
+        return Err(Denial::at_door(DenialCode::BytesSpent, &target, hint));
+    }
+    gateway.tunnels.claim().ok_or_else(|| {
+        let hint = format!("at most {} at a time", gateway.tunnels.caps().tunnels);
+        Denial::at_door(DenialCode::TooManyTunnels, &target, hint)
+    })
+}
+
+fn unreachable(destination: &Destination, fault: DialFault) -> Denial {
+    let code = match fault {
+        DialFault::Refused => DenialCode::DialFailed,
+        DialFault::Timeout => DenialCode::DialTimeout,
+    };
+    Denial::at_door(code, &destination.to_string(), fault.to_string())
+}
+
+fn approval(gateway: &Gateway, door: Door, slot: &Slot, pinned: &Pinned, address: SocketAddr) -> Approval {
+    let permit = pinned.permit();
+    let rule = match permit.basis() {
+        Basis::Rule(rule) => Some(rule.to_string()),
+        Basis::Internet => None,
+    };
+    Approval {
+        job: gateway.ledger.job().to_owned(),
+        door,
+        tunnel: slot.number(),
+        host: permit.host().to_string(),
+        port: permit.port().get(),
+        rule,
+        address: address.ip(),
+    }
+}
+
+/// Resolves when the rules no longer cover the destination.
+async fn revoked(rules: &mut watch::Receiver<Arc<Stance>>, destination: &Destination) -> Close {
+    while rules.changed().await.is_ok() {
+        let stance = Arc::clone(&rules.borrow_and_update());
+        if stance.judge(destination).is_err() {
+            return match *stance {
+                Stance::Ended => Close::JobEnded,
+                Stance::Listed(_) | Stance::Internet(_) => Close::RuleRemoved,
+            };
+        }
+    }
+    std::future::pending().await
+}
+
+/// Every byte goes at once, and a peer that vanished is noticed.
+pub(crate) fn tune(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
+    Ok(())
+}

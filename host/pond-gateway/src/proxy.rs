@@ -1,0 +1,145 @@
+//! The CONNECT proxy. Zone: host, reading hostile bytes.
+//!
+//! Invariants: the verdict uses the request target and nothing else of the head; a refused request is answered once and its
+//! connection closed, whatever was pipelined behind it; nothing but CONNECT leads anywhere, and there is no page to look at;
+//! of a refused request only its host is ever repeated or recorded.
+
+use std::sync::Arc;
+
+use pond_policy::egress::{Denial, DenialCode, Destination};
+use pond_wire::gateway::{Close, Door};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::client::Client;
+use crate::gateway::Gateway;
+use crate::http::{self, HeadFault, Refusal, RequestHead};
+use crate::passage::{Passage, tune};
+
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+const RETRY_AFTER_SECONDS: &str = "5";
+
+/// Serves one connection to the end.
+pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
+    if tune(&stream).is_err() {
+        return;
+    }
+    let mut client = Client::new(stream);
+    match Box::pin(admit(&gateway, &mut client)).await {
+        Ok(Some(passage)) => tunnel(gateway, client, passage).await,
+        Ok(None) => {}
+        Err(denial) => Box::pin(refuse(&gateway, client, &denial)).await,
+    }
+}
+
+/// Reads the request and opens the way it asks for; `None` when the client left.
+async fn admit(gateway: &Arc<Gateway>, client: &mut Client) -> Result<Option<Passage>, Denial> {
+    let head = match http::read_head(&mut client.stream, &mut client.early).await {
+        Ok(head) => head,
+        Err(fault) => return head_denial(&fault).map_or(Ok(None), Err),
+    };
+    let destination = destination(&head)?;
+    client.unless_gone(Passage::open(gateway, Door::Proxy, &destination)).await.transpose()
+}
+
+/// Checks that the tunnel carries what it was opened for, then carries it.
+async fn tunnel(gateway: Arc<Gateway>, mut client: Client, passage: Passage) {
+    if client.stream.write_all(ESTABLISHED).await.is_err() {
+        return passage.end(Close::ClientReset).await;
+    }
+    let target = passage.destination().to_string();
+    let denial = match client.hello().await {
+        Ok(name) if name.as_str() == passage.destination().host.to_string() => None,
+        Ok(name) => {
+            let hint = format!("the tunnel was opened for another host than {name}");
+            Some(Denial::at_door(DenialCode::SniMismatch, &target, hint))
+        }
+        Err(fault) => match fault.denial(&target) {
+            Some(denial) => Some(denial),
+            None => return passage.end(Close::ClientReset).await,
+        },
+    };
+    match denial {
+        None => Box::pin(passage.carry(client.stream, client.early)).await,
+        Some(denial) => {
+            gateway.refused(Door::Proxy, &denial);
+            client.alert().await;
+            passage.end(Close::Refused).await;
+        }
+    }
+}
+
+async fn refuse(gateway: &Gateway, mut client: Client, denial: &Denial) {
+    gateway.refused(Door::Proxy, denial);
+    let code = denial.code();
+    let mut refusal = Refusal::new(code.status(), code.name(), denial.reason_phrase());
+    if code == DenialCode::TooManyTunnels {
+        refusal = refusal.with_header("Retry-After", RETRY_AFTER_SECONDS);
+    }
+    // The client may be gone, or may not care; the record is made either way.
+    drop(http::refuse(&mut client.stream, &refusal).await);
+}
+
+/// Where a request wants to go, if it is one we serve.
+pub(crate) fn destination(head: &RequestHead) -> Result<Destination, Denial> {
+    let target = String::from_utf8_lossy(&head.target);
+    if head.method != b"CONNECT" {
+        return Err(not_connect(head, &target));
+    }
+    let destination =
+        Destination::parse(&target).map_err(|fault| Denial::malformed(host_part(&target), fault))?;
+    let malformed =
+        |hint: &str| Denial::at_door(DenialCode::RequestMalformed, &destination.to_string(), hint);
+    if head.headers.has("transfer-encoding")
+        || head.headers.all("content-length").any(|length| length != b"0")
+    {
+        return Err(malformed("a CONNECT request has no body"));
+    }
+    match head.headers.one("host") {
+        Ok(Some(host)) if !names(host, &destination) => Err(malformed("the Host header names another host")),
+        Ok(_) => Ok(destination),
+        Err(http::Repeated) => Err(malformed("the Host header is repeated")),
+    }
+}
+
+/// Whether a Host header means the destination; some clients leave the port out.
+fn names(host: &[u8], destination: &Destination) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let with_port = format!("{host}:{}", destination.port);
+    [host, &with_port].into_iter().any(|text| Destination::parse(text).as_ref() == Ok(destination))
+}
+
+fn not_connect(head: &RequestHead, target: &str) -> Denial {
+    if head.method.eq_ignore_ascii_case(b"CONNECT") {
+        let hint = "methods are written in capitals";
+        return Denial::at_door(DenialCode::MethodNotAllowed, host_part(target), hint);
+    }
+    let host = host_part(target);
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if name == "localhost" || name.starts_with("127.") || name == "[::1]" {
+        return Denial::own_door(host);
+    }
+    Denial::https_only(host)
+}
+
+/// The host of a target in whichever form, without credentials, path or query: those are nobody's business.
+fn host_part(target: &str) -> &str {
+    let after_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);
+    let authority = after_scheme.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+}
+
+/// The refusal of a head that could not be read; none when nobody is left to hear it.
+fn head_denial(fault: &HeadFault) -> Option<Denial> {
+    let code = match fault.status()? {
+        408 => DenialCode::HeadTimeout,
+        431 => DenialCode::HeadTooLarge,
+        505 => DenialCode::VersionUnsupported,
+        _ => DenialCode::RequestMalformed,
+    };
+    Some(Denial::at_door(code, "unread request", fault.to_string()))
+}
+
+#[cfg(test)]
+#[path = "proxy_tests.rs"]
+mod tests;

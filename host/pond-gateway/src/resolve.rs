@@ -1,0 +1,156 @@
+//! From a permitted name to its addresses: one question to the site's resolvers, asked once for all who wait for it. Zone:
+//! host; the answers are whatever the name's owner says.
+//!
+//! Invariants: a lookup needs a permit, so no name is asked for before its verdict; names are absolute, no search list and
+//! no hosts file apply; failure is a refusal and is not remembered; the set of answers is never cut.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{Resolver as Hickory, TokioResolver};
+use pond_policy::egress::{Denial, HostName, Permit};
+use tokio::sync::{OnceCell, Semaphore};
+
+const TOTAL: Duration = Duration::from_secs(5);
+/// Two tries fit into the total, so that a resolver that drops one kind of question still answers the other.
+const ONE_TRY: Duration = Duration::from_secs(2);
+const TRIES: usize = 2;
+/// Names looked up at the same time; further ones wait.
+const PARALLEL: usize = 32;
+const MAX_CACHED: usize = 1024;
+const LONGEST_CACHED: Duration = Duration::from_secs(300);
+
+/// Asks the site's name servers.
+pub(crate) struct Resolver {
+    servers: TokioResolver,
+    gate: Semaphore,
+    cache: Mutex<HashMap<HostName, Arc<OnceCell<Answer>>>>,
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Answer {
+    addresses: Option<Arc<[IpAddr]>>,
+    valid_until: Instant,
+}
+
+impl Resolver {
+    pub(crate) fn new(name_servers: &[SocketAddr]) -> Result<Self, NetError> {
+        let servers = name_servers.iter().map(|address| name_server(*address)).collect();
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        let servers = Hickory::builder_with_config(config, TokioRuntimeProvider::default())
+            .with_options(options())
+            .build()?;
+        Ok(Self { servers, gate: Semaphore::new(PARALLEL), cache: Mutex::default() })
+    }
+
+    /// Every address of the permitted host.
+    pub(crate) async fn lookup(&self, permit: &Permit) -> Result<Arc<[IpAddr]>, Denial> {
+        let host = permit.host();
+        let cell = self.cell(host);
+        let answer = cell.get_or_init(|| self.ask(host)).await;
+        if let Some(addresses) = &answer.addresses {
+            return Ok(Arc::clone(addresses));
+        }
+        self.forget(host, &cell);
+        Err(Denial::dns_failed(&format_args!("{host}:{}", permit.port())))
+    }
+
+    /// The place where the answer is or will be; all who ask for one name meet here.
+    fn cell(&self, host: &HostName) -> Arc<OnceCell<Answer>> {
+        let now = Instant::now();
+        let stale = |cell: &OnceCell<Answer>| cell.get().is_some_and(|answer| answer.valid_until <= now);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = cache.get(host).filter(|cell| !stale(cell)) {
+            return Arc::clone(cell);
+        }
+        if cache.len() >= MAX_CACHED {
+            cache.retain(|_, cell| !stale(cell));
+        }
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        let cell = Arc::new(OnceCell::new());
+        cache.insert(host.clone(), Arc::clone(&cell));
+        cell
+    }
+
+    fn forget(&self, host: &HostName, failed: &Arc<OnceCell<Answer>>) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.get(host).is_some_and(|cell| Arc::ptr_eq(cell, failed)) {
+            cache.remove(host);
+        }
+    }
+
+    async fn ask(&self, host: &HostName) -> Answer {
+        let question = async {
+            let _place = self.gate.acquire().await.ok()?;
+            // The dot makes the name absolute.
+            self.servers.lookup_ip(format!("{host}.")).await.ok()
+        };
+        let now = Instant::now();
+        match tokio::time::timeout(TOTAL, question).await.ok().flatten() {
+            Some(found) => Answer {
+                addresses: Some(found.iter().collect()),
+                valid_until: found.valid_until().min(now + LONGEST_CACHED),
+            },
+            None => Answer { addresses: None, valid_until: now },
+        }
+    }
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let at_port = |mut connection: ConnectionConfig| {
+        connection.port = address.port();
+        connection
+    };
+    let connections = vec![at_port(ConnectionConfig::udp()), at_port(ConnectionConfig::tcp())];
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+fn options() -> ResolverOpts {
+    let mut options = ResolverOpts::default();
+    options.timeout = ONE_TRY;
+    options.attempts = TRIES;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.use_hosts_file = ResolveHosts::Never;
+    // One cache, and it is ours: the permit and its answers stay together.
+    options.cache_size = 0;
+    options
+}
+
+/// The name servers in the text of a `resolv.conf`; its search list and options mean nothing here.
+pub(crate) fn name_servers(resolv_conf: &str) -> Vec<SocketAddr> {
+    let server = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        (words.next() == Some("nameserver")).then_some(())?;
+        Some(SocketAddr::new(words.next()?.parse().ok()?, 53))
+    };
+    resolv_conf.lines().filter_map(server).take(8).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c67_only_name_servers_are_read_from_resolv_conf() {
+        let text = "search evil.com\noptions ndots:5\nnameserver 192.0.2.1\n# nameserver 192.0.2.2\nnameserver 2001:db8::1\n";
+        let expected: Vec<SocketAddr> =
+            ["192.0.2.1:53", "[2001:db8::1]:53"].map(|text| text.parse().unwrap()).into();
+        assert_eq!(name_servers(text), expected);
+        assert_eq!(name_servers("nameserver not-an-address\nnameserver\n"), []);
+    }
+}

@@ -1,0 +1,75 @@
+//! The name server's two sockets. Zone: host, reading hostile bytes. Invariant: one answer per query, never a query of its
+//! own; a connection holds at most one message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pond_policy::egress::{Denial, DenialCode};
+use pond_wire::gateway::Door;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+
+use crate::dns::{self, Received};
+use crate::gateway::Gateway;
+
+/// Anything longer than the longest query we read is malformed whatever follows.
+const MAX_PACKET: usize = 4096;
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Answers datagrams for as long as the job lives.
+pub(crate) async fn serve_udp(gateway: Arc<Gateway>, socket: UdpSocket) {
+    let mut packet = vec![0; MAX_PACKET];
+    loop {
+        let Ok((length, from)) = socket.recv_from(&mut packet).await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let query = packet.get(..length).unwrap_or_default();
+        if let Some(reply) = answer(&gateway, Door::DnsUdp, query) {
+            // A client that is gone, or whose buffer is full, asks again if it still wants to know.
+            drop(socket.send_to(&reply, from).await);
+        }
+    }
+}
+
+/// Serves one connection until the client is quiet, leaves or says something that is not a query.
+pub(crate) async fn serve_tcp(gateway: Arc<Gateway>, mut stream: TcpStream) {
+    while let Ok(Some(reply)) = tokio::time::timeout(QUIET, exchange(&gateway, &mut stream)).await {
+        match tokio::time::timeout(QUIET, stream.write_all(&reply)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
+/// Reads one query with its length before it and gives the answer in the same form.
+async fn exchange(gateway: &Gateway, stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let length = usize::from(stream.read_u16().await.ok()?);
+    if length > MAX_PACKET {
+        return None;
+    }
+    let mut query = vec![0; length];
+    stream.read_exact(&mut query).await.ok()?;
+    let reply = answer(gateway, Door::DnsTcp, &query)?;
+    let length = u16::try_from(reply.len()).ok()?;
+    Some(length.to_be_bytes().into_iter().chain(reply).collect())
+}
+
+fn answer(gateway: &Gateway, door: Door, packet: &[u8]) -> Option<Vec<u8>> {
+    let question = match dns::receive(packet) {
+        Received::Drop => return None,
+        Received::Answer(reply) => return Some(reply),
+        Received::Ask(question) => question,
+    };
+    let verdict = match question.name() {
+        Ok(name) => gateway.inside_address(name),
+        Err(fault) => Err(Denial::at_door(DenialCode::HostMalformed, "dns query", fault.to_string())),
+    };
+    Some(match verdict {
+        Ok(address) => question.found(address),
+        Err(denial) => {
+            gateway.refused(door, &denial);
+            question.unknown()
+        }
+    })
+}

@@ -1,0 +1,102 @@
+//! The doors, open: one task per listener, one per connection, all on one thread. Zone: host.
+//!
+//! Invariants: a listener outlives every failure to accept; connections that have no tunnel yet are bounded in number, so a
+//! job cannot fill this process with silence; the host hears `serving` only when every door is being watched.
+
+use std::io;
+use std::net::{TcpListener as StdTcpListener, UdpSocket as StdUdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pond_wire::gateway::{Door, Event};
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{mpsc, watch};
+
+use crate::control::{Control, ControlFault, QUEUE};
+use crate::gateway::Gateway;
+use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::relay::Pool;
+use crate::start::Start;
+use crate::tunnels::Tunnels;
+use crate::{front, proxy, responder};
+
+/// When the process or the machine is out of descriptors: long enough for tunnels to end, short enough to go unnoticed.
+const BACK_OFF: Duration = Duration::from_millis(50);
+
+/// Why the gateway stopped serving.
+#[derive(Debug, Error)]
+pub(crate) enum ServeFault {
+    #[error("opening the door {door:?}")]
+    Door { door: Door, source: io::Error },
+    #[error("the conversation with the host")]
+    Control(#[from] ControlFault),
+}
+
+/// Serves until the host says that the job is over.
+pub(crate) async fn serve(
+    start: Start,
+    socket: OwnedFd,
+    listeners: Vec<(Door, OwnedFd)>,
+) -> Result<(), ServeFault> {
+    let (queue, events) = mpsc::channel(QUEUE);
+    let gateway = Arc::new(Gateway {
+        ledger: Ledger::new(&start.order.job, queue),
+        rules: watch::Sender::new(Arc::new(start.stance)),
+        tunnels: Tunnels::new(start.order.caps),
+        names: Names::default(),
+        resolver: start.resolver,
+        pool: Pool::shared(),
+        nat64: start.nat64,
+    });
+    let control = Control::new(socket)?;
+    for (door, listener) in listeners {
+        open(&gateway, door, listener).map_err(|source| ServeFault::Door { door, source })?;
+    }
+    control.send(&Event::Serving).await?;
+    Ok(control.run(&gateway, events).await?)
+}
+
+fn open(gateway: &Arc<Gateway>, door: Door, listener: OwnedFd) -> io::Result<()> {
+    let gateway = Arc::clone(gateway);
+    match door {
+        Door::Proxy => {
+            tokio::spawn(accept(gateway, tcp(listener)?, proxy::serve));
+        }
+        Door::Tls => {
+            tokio::spawn(accept(gateway, tcp(listener)?, front::serve));
+        }
+        Door::DnsTcp => {
+            tokio::spawn(accept(gateway, tcp(listener)?, responder::serve_tcp));
+        }
+        Door::DnsUdp => {
+            let socket = StdUdpSocket::from(listener);
+            socket.set_nonblocking(true)?;
+            tokio::spawn(responder::serve_udp(gateway, UdpSocket::from_std(socket)?));
+        }
+        Door::Broker => return Err(io::ErrorKind::Unsupported.into()),
+    }
+    Ok(())
+}
+
+fn tcp(listener: OwnedFd) -> io::Result<TcpListener> {
+    let listener = StdTcpListener::from(listener);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+/// Accepts for as long as the process lives.
+async fn accept<F>(gateway: Arc<Gateway>, listener: TcpListener, serve: fn(Arc<Gateway>, TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(serve(Arc::clone(&gateway), stream))),
+            // EMFILE and ENFILE pass; a connection that was reset in the queue is no news at all.
+            Err(_) => tokio::time::sleep(BACK_OFF).await,
+        }
+    }
+}

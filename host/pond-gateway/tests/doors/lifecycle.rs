@@ -1,0 +1,248 @@
+//! Caps, ends and the conversation with the host.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use pond_wire::gateway::{Caps, Close, Command, Event, HostTotals, Refusal, Totals, doors};
+
+use super::far::{self, expect, send};
+use super::gate::{CAPS, Gate, allow, half_close, hello, order, rest};
+
+#[test]
+fn c81_either_side_may_finish_first() {
+    let server = far::host("c81.com");
+    let gate = Gate::to(&["c81.com"]);
+    let (mut client, mut upstream) = gate.tunnel("c81.com", &server);
+    half_close(&client);
+    assert_eq!(rest(&mut upstream), b"");
+    send(&mut upstream, b"late answer");
+    expect(&mut client, b"late answer");
+    drop(upstream);
+    assert_eq!(gate.closed().close, Close::Finished);
+    let (mut client, mut upstream) = gate.tunnel("c81.com", &server);
+    half_close(&upstream);
+    assert_eq!(rest(&mut client), b"");
+    send(&mut client, b"late question");
+    expect(&mut upstream, b"late question");
+    drop(client);
+    assert_eq!(gate.closed().close, Close::Finished);
+}
+
+#[test]
+fn c82_a_reset_on_either_side_closes_both() {
+    let server = far::host("c82.com");
+    let gate = Gate::to(&["c82.com"]);
+    for close in [Close::ClientReset, Close::UpstreamReset] {
+        let (client, upstream) = gate.tunnel("c82.com", &server);
+        let (resets, mut other) =
+            if close == Close::ClientReset { (client, upstream) } else { (upstream, client) };
+        rustix::net::sockopt::set_socket_linger(&resets, Some(Duration::ZERO)).unwrap();
+        drop(resets);
+        assert_eq!(rest(&mut other), b"");
+        assert_eq!(gate.closed().close, close);
+    }
+}
+
+#[test]
+fn c79_a_quiet_tunnel_is_closed() {
+    let server = far::host("c79.com");
+    let gate = Gate::new(&order(allow(&["c79.com"]), Caps { idle_seconds: 1, ..CAPS }));
+    let (mut client, mut upstream) = gate.tunnel("c79.com", &server);
+    assert_eq!((rest(&mut client), rest(&mut upstream)), (vec![], vec![]));
+    assert_eq!(gate.closed().close, Close::Idle);
+}
+
+#[test]
+fn c80_a_tunnel_ends_at_its_lifetime_though_it_is_busy() {
+    let server = far::host("c80.com");
+    let gate = Gate::new(&order(allow(&["c80.com"]), Caps { lifetime_seconds: 1, ..CAPS }));
+    let (mut client, mut upstream) = gate.tunnel("c80.com", &server);
+    while client.write_all(b"x").is_ok() && upstream.read(&mut [0; 16]).is_ok_and(|count| count > 0) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(gate.closed().close, Close::Lifetime);
+}
+
+#[test]
+fn c80_bytes_are_capped_per_tunnel_and_per_job_to_the_byte() {
+    let server = far::host("c80b.com");
+    let size = u64::try_from(hello("c80b.com").len()).unwrap();
+    let caps = Caps { tunnel_bytes: size + 1000, total_bytes: 2 * size + 1500, ..CAPS };
+    let gate = Gate::new(&order(allow(&["c80b.com"]), caps));
+    for (close, moved) in [(Close::TunnelBytes, 1000), (Close::TotalBytes, 500)] {
+        let (mut client, mut upstream) = gate.tunnel("c80b.com", &server);
+        upstream.write_all(&[7; 5000]).unwrap();
+        assert_eq!(rest(&mut client), vec![7; moved]);
+        let tunnel = gate.closed();
+        assert_eq!(
+            (tunnel.close, tunnel.bytes_up, tunnel.bytes_down),
+            (close, size, u64::try_from(moved).unwrap())
+        );
+    }
+    assert_eq!(gate.code("c80b.com:443"), "bytes_spent");
+}
+
+#[test]
+fn c83_a_client_that_stops_reading_stops_the_far_side() {
+    let server = far::host("c83.com");
+    let gate = Gate::to(&["c83.com"]);
+    let (client, mut upstream) = gate.tunnel("c83.com", &server);
+    upstream.set_nonblocking(true).unwrap();
+    let (mut sent, quiet) = (0, Duration::from_millis(500));
+    let mut last = Instant::now();
+    while last.elapsed() < quiet {
+        match upstream.write(&[0; 64 << 10]) {
+            Ok(count) => (sent, last) = (sent + count, Instant::now()),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+        assert!(sent < 64 << 20, "nothing holds the far side back");
+    }
+    drop(client);
+}
+
+#[test]
+fn c84_the_next_tunnel_over_the_cap_is_429_with_retry_after() {
+    let server = far::host("c84.com");
+    let gate = Gate::new(&order(allow(&["c84.com"]), Caps { tunnels: 1, ..CAPS }));
+    let held = gate.tunnel("c84.com", &server);
+    let reply = gate.ask(b"CONNECT c84.com:443 HTTP/1.1\r\n\r\n");
+    assert!(
+        reply.starts_with("HTTP/1.1 429 pond: too many open tunnels: c84.com:443 (at most 1 at a time)\r\n")
+    );
+    assert!(reply.contains("\r\nRetry-After: 5\r\n"), "{reply}");
+    assert_eq!(gate.refused().code, "too_many_tunnels");
+    drop(held);
+    assert!(matches!(gate.event(), Event::Closed(_)));
+    drop(gate.tunnel("c84.com", &server));
+}
+
+#[test]
+fn c77_c78_c71_slow_heads_dead_hosts_and_silent_clients_end_in_ten_seconds() {
+    far::addresses("dead.c78.com", &[super::world::BLACK_HOLE, "93.184.217.2"]);
+    let server = far::host("c71.com");
+    let gate = Gate::to(&["*.c78.com", "c71.com"]);
+    let mut slow = gate.client(doors::PROXY);
+    send(&mut slow, b"CONNECT dead.c78.com:443 HTT");
+    let mut dead = gate.client(doors::PROXY);
+    send(&mut dead, b"CONNECT dead.c78.com:443 HTTP/1.1\r\n\r\n");
+    let mut silent = gate.connect("c71.com:443");
+    let mut upstream = server.accept();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    assert!(text(rest(&mut slow)).starts_with("HTTP/1.1 408 pond: "));
+    assert!(text(rest(&mut dead)).starts_with("HTTP/1.1 504 pond: "));
+    assert_eq!((rest(&mut silent).len(), rest(&mut upstream).len()), (7, 0));
+}
+
+#[test]
+fn c87_c43_new_rules_hold_at_once_and_bad_ones_not_at_all() {
+    let (old, kept) = (far::host("old.com"), far::host("kept.com"));
+    let gate = Gate::to(&["old.com", "kept.com"]);
+    let (mut closed, _far) = gate.tunnel("old.com", &old);
+    let (mut open, mut open_far) = gate.tunnel("kept.com", &kept);
+    gate.command(&Command::Rules(allow(&["*"])));
+    assert!(matches!(gate.event(), Event::RulesRefused { .. }));
+    gate.command(&Command::Rules(allow(&["kept.com"])));
+    let events = [gate.event(), gate.event()];
+    assert!(events.contains(&Event::RulesReplaced));
+    let ended =
+        events.iter().find_map(|event| if let Event::Closed(tunnel) = event { Some(tunnel) } else { None });
+    assert_eq!(
+        ended.map(|tunnel| (tunnel.approval.host.as_str(), tunnel.close)),
+        Some(("old.com", Close::RuleRemoved))
+    );
+    assert_eq!(rest(&mut closed), b"");
+    assert_eq!(gate.code("old.com:443"), "host_not_allowed");
+    send(&mut open, b"still here");
+    expect(&mut open_far, b"still here");
+}
+
+#[test]
+fn c86_when_the_host_goes_every_tunnel_goes() {
+    let server = far::host("c86.com");
+    let mut gate = Gate::to(&["c86.com"]);
+    let (mut client, mut upstream) = gate.tunnel("c86.com", &server);
+    drop(gate.control.take());
+    assert_eq!(gate.process.wait().unwrap().code(), Some(0));
+    assert_eq!((rest(&mut client), rest(&mut upstream)), (vec![], vec![]));
+}
+
+#[test]
+fn c88_a_flood_of_refusals_is_counted_and_hostile_names_are_escaped() {
+    let gate = Gate::to(&["c88.com"]);
+    gate.ask(b"CONNECT evil.com\"};x:443 HTTP/1.1\r\n\r\n");
+    assert_eq!(gate.refused().target, "\"evil.com\\\"};x:443\"");
+    for number in 0..400 {
+        gate.ask(format!("CONNECT n{number}.evil.com:443 HTTP/1.1\r\n\r\n").as_bytes());
+    }
+    gate.command(&Command::Finish);
+    let (mut told, mut counted, mut hosts) = (0, 0, 0);
+    let totals = loop {
+        match gate.event() {
+            Event::Refused(_) => told += 1,
+            Event::Flood { refusals } => counted += refusals,
+            Event::Host(_) => hosts += 1,
+            Event::Summary(totals) => break totals,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!((60..200).contains(&told), "{told}");
+    assert_eq!((told + counted, hosts, totals.refused, totals.untold), (400, 256, 401, 145));
+}
+
+#[test]
+fn finish_sums_up_and_ends_the_gateway() {
+    let server = far::host("sum.com");
+    let mut gate = Gate::to(&["sum.com"]);
+    let (_client, mut upstream) = gate.tunnel("sum.com", &server);
+    send(&mut upstream, b"12345");
+    assert_eq!(gate.code("no.com:443"), "host_not_allowed");
+    assert_eq!(gate.code("no.com:443"), "host_not_allowed");
+    assert_eq!([gate.refused().target, gate.refused().target], ["no.com:443", "no.com:443"]);
+    gate.command(&Command::Finish);
+    assert_eq!(gate.closed().close, Close::JobEnded);
+    let up = u64::try_from(hello("sum.com").len()).unwrap();
+    let refusal = Refusal { code: "host_not_allowed".into(), count: 2, hint: "--allow-host no.com".into() };
+    let no = HostTotals {
+        target: "no.com:443".into(),
+        allowed: 0,
+        bytes_up: 0,
+        bytes_down: 0,
+        refusals: vec![refusal],
+    };
+    let sum = HostTotals {
+        target: "sum.com:443".into(),
+        allowed: 1,
+        bytes_up: up,
+        bytes_down: 5,
+        refusals: vec![],
+    };
+    let totals = Totals { allowed: 1, refused: 2, bytes_up: up, bytes_down: 5, untold: 0 };
+    assert_eq!(
+        [gate.event(), gate.event(), gate.event()],
+        [Event::Host(no), Event::Host(sum), Event::Summary(totals)]
+    );
+    assert_eq!(gate.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn c83_c80_a_busy_tunnel_is_spliced_whole() {
+    let server = far::host("busy.com");
+    let gate = Gate::to(&["busy.com"]);
+    let (mut client, mut upstream) = gate.tunnel("busy.com", &server);
+    let block: Vec<u8> =
+        (0..1_000_003_u32).map(|number| number.to_le_bytes()[1] ^ number.to_le_bytes()[0]).collect();
+    let sent = block.clone();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..24 {
+            upstream.write_all(&sent).unwrap();
+        }
+        upstream
+    });
+    let mut got = vec![0; block.len()];
+    for round in 0..24 {
+        client.read_exact(&mut got).unwrap();
+        assert!(got == block, "round {round}");
+    }
+    drop((client, writer.join().unwrap()));
+    assert_eq!(gate.closed().bytes_down, 24 * 1_000_003);
+}

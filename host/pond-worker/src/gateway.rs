@@ -1,0 +1,141 @@
+//! The host's half of a job's gateway: starts the process, hands it its order, its keys and the doors made inside the
+//! sandbox, and listens to what it says until the job is over.
+//!
+//! Zone: host. The gateway is one of pond's own processes but talks to the job all day, so its events are bounded, decoded
+//! strictly and only ever recorded. It ends when this value goes, whatever else happens.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pond_sandbox::role;
+use pond_wire::gateway::{Command, Door, Doors, Event, MAX_EVENT_BYTES, Order};
+use pond_wire::jail;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+/// The name the gateway runs under.
+const NAME: &CStr = c"pond-gateway";
+/// How long a gateway may take to begin, or to say its last word.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayFault {
+    #[error("starting the gateway")]
+    Start(#[source] io::Error),
+    #[error("writing the gateway's order")]
+    Order(#[source] io::Error),
+    #[error("talking to the gateway")]
+    Talk(#[source] io::Error),
+    #[error("the gateway sent something that is no event")]
+    Event(#[source] serde_json::Error),
+    #[error("the gateway was not serving within {} s", PATIENCE.as_secs())]
+    Late,
+    #[error("the gateway cannot serve: {0}")]
+    Failed(String),
+    #[error("the gateway ended before it served")]
+    Gone,
+}
+
+/// A gateway process of one job.
+#[derive(Debug)]
+pub struct Gateway {
+    control: OwnedFd,
+    process: OwnedFd,
+}
+
+impl Gateway {
+    /// Starts `executable` (pond itself) as a gateway. Each of `keys` is read to its end by the gateway alone.
+    pub fn start(executable: &Path, order: &Order, keys: &[BorrowedFd<'_>]) -> Result<Self, GatewayFault> {
+        let role = role::start(executable, NAME).map_err(GatewayFault::Start)?;
+        let bytes = serde_json::to_vec(order).map_err(|fault| GatewayFault::Order(fault.into()))?;
+        let order = role::sealed("order", &bytes).map_err(GatewayFault::Order)?;
+        let descriptors: Vec<_> = std::iter::once(order.as_fd()).chain(keys.iter().copied()).collect();
+        pond_sys::socket::send(&role.socket, &[1], &descriptors).map_err(GatewayFault::Talk)?;
+        Ok(Self { control: role.socket, process: role.process })
+    }
+
+    /// Hands over the listeners made inside, in the plan's order, and waits until they are served.
+    pub fn serve(&self, doors: &[jail::Door], listeners: Vec<OwnedFd>) -> Result<(), GatewayFault> {
+        let doors = Doors { doors: doors.iter().flat_map(|door| sides(*door)).copied().collect() };
+        let text = serde_json::to_vec(&doors).map_err(|fault| GatewayFault::Order(fault.into()))?;
+        let descriptors: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
+        pond_sys::socket::send(&self.control, &text, &descriptors).map_err(GatewayFault::Talk)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.next(until)? {
+                Heard::Said(Event::Serving) => return Ok(()),
+                Heard::Said(Event::Failed { reason }) => return Err(GatewayFault::Failed(reason)),
+                Heard::Said(_earlier) => {}
+                Heard::Nothing => return Err(GatewayFault::Late),
+                Heard::End => return Err(GatewayFault::Gone),
+            }
+        }
+    }
+
+    /// What it says next; for ever, if need be.
+    pub fn listen(&self) -> Result<Option<Event>, GatewayFault> {
+        match receive(&self.control)? {
+            Heard::Said(event) => Ok(Some(event)),
+            Heard::Nothing | Heard::End => Ok(None),
+        }
+    }
+
+    /// Asks it to close the doors and say what happened. Whoever listens hears the rest.
+    pub fn finish(&self) -> Result<(), GatewayFault> {
+        let text = serde_json::to_vec(&Command::Finish).map_err(|fault| GatewayFault::Order(fault.into()))?;
+        match pond_sys::socket::send(&self.control, &text, &[]) {
+            // It is gone already; the listener knows.
+            Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(GatewayFault::Talk),
+        }
+    }
+
+    fn next(&self, until: Instant) -> Result<Heard, GatewayFault> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(|_| GatewayFault::Late)?;
+            match poll(&mut [PollFd::new(&self.control, PollFlags::IN)], Some(&left)) {
+                Ok(0) => return Ok(Heard::Nothing),
+                Ok(_) => return receive(&self.control),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(GatewayFault::Talk(errno.into())),
+            }
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if let Err(_dead_already) = pidfd_send_signal(&self.process, Signal::KILL) {}
+        if let Err(_reaped_elsewhere) = waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED) {}
+    }
+}
+
+enum Heard {
+    Said(Event),
+    Nothing,
+    End,
+}
+
+fn receive(control: &OwnedFd) -> Result<Heard, GatewayFault> {
+    let mut buffer = vec![0; MAX_EVENT_BYTES];
+    let (length, _none) = pond_sys::socket::receive(control, &mut buffer).map_err(GatewayFault::Talk)?;
+    match buffer.get(..length) {
+        None | Some([]) => Ok(Heard::End),
+        Some(bytes) => Ok(Heard::Said(serde_json::from_slice(bytes).map_err(GatewayFault::Event)?)),
+    }
+}
+
+/// The listeners a door of the plan became, in their order.
+fn sides(door: jail::Door) -> &'static [Door] {
+    match door {
+        jail::Door::Proxy => &[Door::Proxy],
+        jail::Door::Dns => &[Door::DnsUdp, Door::DnsTcp],
+        jail::Door::Front { .. } => &[Door::Tls],
+        jail::Door::Broker => &[Door::Broker],
+    }
+}

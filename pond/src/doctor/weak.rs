@@ -1,0 +1,53 @@
+//! What pond cannot hold on some hosts although jobs run there: said beforehand, with what would change it.
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{Row, State};
+
+const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
+
+pub(super) fn examine() -> Vec<Row> {
+    let pattern = std::fs::read_to_string(CORE_PATTERN).unwrap_or_default();
+    let most = getrlimit(Resource::Core).maximum.unwrap_or(u64::MAX);
+    vec![Row { layer: "crash handlers", state: crashes(&pattern, most) }]
+}
+
+/// Whether a crash in a job reaches a program outside. A limit of one byte keeps the kernel from starting one; it must be there
+/// to be taken, and a handler that listens on a socket is told whatever the limit.
+fn crashes(pattern: &str, most_core_bytes: u64) -> State {
+    let weak =
+        |detail: &str, remedy: &str| State::Weak { detail: detail.to_owned(), remedy: remedy.to_owned() };
+    match (pattern.chars().next(), most_core_bytes) {
+        (Some('|'), 0) => weak(
+            "a crash in a job starts the host's crash handler, outside and as root",
+            "raise the hard limit of core files (ulimit -Hc) above 0 for whoever starts pond",
+        ),
+        (Some('|'), _) => State::Ok { detail: "the host has one, and it is not started for jobs".to_owned() },
+        (Some('@'), _) => weak(
+            "a crash in a job is told to the host's crash handler, which reads the job's memory",
+            "let kernel.core_pattern name a pipe or a file instead of a socket",
+        ),
+        (Some(_) | None, _) => State::Ok { detail: "the host has none".to_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The patterns of common systems.
+    use super::*;
+
+    #[test]
+    fn a_handler_that_would_start_is_said() {
+        let told = |pattern, most| matches!(crashes(pattern, most), State::Weak { .. });
+        for (pattern, most, expected) in [
+            ("core\n", 0, false),
+            ("|/usr/share/apport/apport -p%p\n", u64::MAX, false),
+            ("|/usr/lib/systemd/systemd-coredump %P\n", 1, false),
+            ("|/usr/lib/systemd/systemd-coredump %P\n", 0, true),
+            ("@/run/coredump.socket\n", u64::MAX, true),
+            ("@@/run/coredump.socket\n", 0, true),
+        ] {
+            assert_eq!(told(pattern, most), expected, "{pattern} {most}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a run wanted and did not get: which rule said no, and the smallest change that would say yes. Made once, when the
+//! run ends, from the words of pond's own processes and the kernel's counters; the summary and `pond explain` print it.
+
+use std::os::fd::AsFd;
+
+use pond_policy::limits::Limits;
+use pond_policy::sandbox::SandboxPolicy;
+use pond_worker::supervise::Ended;
+use serde::{Deserialize, Serialize};
+
+use super::summary::size;
+use super::traffic::NetworkSummary;
+use super::verdict::{Limit, Verdict};
+
+const SIGSYS: u8 = 31;
+/// A disk with less room than this has refused somebody: nothing of use fits.
+const FULL_BYTES: u64 = 4 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Finding {
+    pub(crate) kind: Kind,
+    /// Stable; the documents list it.
+    pub(crate) code: String,
+    pub(crate) what: String,
+    pub(crate) count: u64,
+    pub(crate) rule: String,
+    /// The smallest change that would help, or why none would.
+    pub(crate) advice: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Network,
+    Command,
+    Disk,
+    Filter,
+    Memory,
+    Processes,
+    Time,
+    Output,
+}
+
+impl Finding {
+    /// One line: what, how often, and what would help.
+    pub(crate) fn line(&self) -> String {
+        let times = if self.count == 1 { String::new() } else { format!(" ({} times)", self.count) };
+        let change =
+            self.change.as_ref().map(|change| format!("; to allow it: {change}")).unwrap_or_default();
+        format!("{}{times} [{}]{change}", self.what, self.code)
+    }
+}
+
+/// Free room of the job's disk at its end, before anything else touches it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    bytes: u64,
+    inodes: u64,
+}
+
+impl Room {
+    /// Nothing for a job that had no disk, or whose disk does not say.
+    pub(super) fn of(ended: &Ended) -> Option<Self> {
+        let free = rustix::fs::fstatvfs(ended.over.upper.as_ref()?.as_fd()).ok()?;
+        Some(Self { bytes: free.f_bavail.saturating_mul(free.f_frsize), inodes: free.f_favail })
+    }
+}
+
+pub(super) fn findings(
+    policy: &SandboxPolicy,
+    ended: &Ended,
+    verdict: &Verdict,
+    room: Option<Room>,
+    network: &NetworkSummary,
+) -> Vec<Finding> {
+    let mut found: Vec<Finding> = network.findings();
+    if let Some(limits) = policy.limits() {
+        found.extend(memory(limits, ended, verdict));
+        found.extend(processes(limits, ended));
+        found.extend(room.and_then(|room| disk(limits, room)));
+    }
+    found.extend(ending(policy, verdict));
+    found
+}
+
+fn memory(limits: Limits, ended: &Ended, verdict: &Verdict) -> Option<Finding> {
+    let count = ended.over.usage.oom_kills.filter(|kills| *kills > 0)?;
+    let limit = limits.memory.bytes();
+    let what = match verdict {
+        Verdict::Killed { limit: Limit::Memory } => "the job was killed for memory",
+        Verdict::Exited { .. }
+        | Verdict::Signaled { .. }
+        | Verdict::TimedOut
+        | Verdict::Killed { limit: Limit::Output }
+        | Verdict::Interrupted
+        | Verdict::NotLaunched { .. } => "a process of the job was killed for memory",
+    };
+    Some(Finding {
+        kind: Kind::Memory,
+        code: "memory_limit".to_owned(),
+        what: what.to_owned(),
+        count,
+        rule: format!("memory: {}", size(limit)),
+        advice: format!("allow it more with --memory {}m", (limit >> 20).saturating_mul(2)),
+    })
+}
+
+fn processes(limits: Limits, ended: &Ended) -> Option<Finding> {
+    let count = ended.over.usage.pids_denied.filter(|refused| *refused > 0)?;
+    let limit = limits.pids.get();
+    Some(Finding {
+        kind: Kind::Processes,
+        code: "pids_limit".to_owned(),
+        what: "a new process or thread was refused".to_owned(),
+        count,
+        rule: format!("pids_limit: {limit}"),
+        advice: format!("allow it more with --pids {}", limit.saturating_mul(2)),
+    })
+}
+
+fn disk(limits: Limits, room: Room) -> Option<Finding> {
+    let (code, what, rule) = if room.bytes < FULL_BYTES {
+        ("disk_full", "the job's disk was full", format!("disk: {}", size(limits.disk.bytes)))
+    } else if room.inodes == 0 {
+        (
+            "disk_files",
+            "the job's disk had no room for another file",
+            format!("files: {}", limits.disk.inodes),
+        )
+    } else {
+        return None;
+    };
+    Some(Finding {
+        kind: Kind::Disk,
+        code: code.to_owned(),
+        what: what.to_owned(),
+        count: 1,
+        rule,
+        advice: "keep less there: the quota is the profile's; --tmp makes /tmp larger".to_owned(),
+    })
+}
+
+fn ending(policy: &SandboxPolicy, verdict: &Verdict) -> Option<Finding> {
+    let one = |kind, code: &str, what: &str, rule: String, advice: &str| {
+        let (code, what, advice) = (code.to_owned(), what.to_owned(), advice.to_owned());
+        Some(Finding { kind, code, what, count: 1, rule, advice })
+    };
+    match verdict {
+        Verdict::TimedOut => {
+            let limit = policy.timeout().duration().as_secs();
+            let longer = format!(
+                "allow it more with --timeout {}s, where the profile lets it",
+                limit.saturating_mul(2)
+            );
+            one(Kind::Time, "time_limit", "the job ran out of time", format!("timeout: {limit}s"), &longer)
+        }
+        Verdict::Killed { limit: Limit::Output } => one(
+            Kind::Output,
+            "output_limit",
+            "the job printed more than a run may",
+            "output".to_owned(),
+            "let it print to a file and name that with --artifact",
+        ),
+        Verdict::Signaled { signal: SIGSYS } => one(
+            Kind::Filter,
+            "system_call",
+            "the job made a system call of another architecture or one that no sandbox has",
+            "the system call filter".to_owned(),
+            "nothing would allow it: run the job in a virtual machine",
+        ),
+        Verdict::Exited { .. }
+        | Verdict::Signaled { .. }
+        | Verdict::Killed { limit: Limit::Memory }
+        | Verdict::Interrupted
+        | Verdict::NotLaunched { .. } => None,
+    }
+}

@@ -1,0 +1,131 @@
+//! Whoever watches a job may stop reading: limits and interrupts act all the same, and a reader who is only slow loses nothing.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+
+use crate::support::{Traces, World};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A job that prints for ever.
+const FOR_EVER: [&str; 4] = ["--", "sh", "-c", "exec yes"];
+
+/// Starts pond, looks whether its reader's end is stuck, ends it by `end`, and gives its exit code.
+fn ends(mut pond: Command, reader: &OwnedFd, end: impl Fn(&Child)) -> i32 {
+    let mut child = pond.spawn().unwrap();
+    // The command keeps this side's copies of what it gave its child.
+    drop(pond);
+    wait_until(|| is_stuck(reader), "nothing is stuck");
+    end(&child);
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // No effect on one that has ended; one that goes on would stay behind.
+    child.kill().unwrap();
+    child.wait().unwrap().code().unwrap()
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool, otherwise: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Output waits to be read, and for a while no more of it comes.
+fn is_stuck(reader: &OwnedFd) -> bool {
+    let waiting = || rustix::io::ioctl_fionread(reader).unwrap();
+    let before = waiting();
+    std::thread::sleep(Duration::from_millis(100));
+    before > 1024 && waiting() == before
+}
+
+fn with_full_pipe(flags: &[&str], stderr_too: bool, end: impl Fn(&Child)) -> i32 {
+    let world = World::new();
+    world.shell("true");
+    let before = Traces::of(&world, &BTreeSet::new());
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut pond = world.pond(&[&["run"], flags, &FOR_EVER].concat());
+    pond.stdout(writer.try_clone().unwrap());
+    pond.stderr(if stderr_too { Stdio::from(writer) } else { Stdio::null() });
+    let code = ends(pond, &reader, end);
+    assert_eq!(Traces::of(&world, &BTreeSet::new()), before);
+    code
+}
+
+#[test]
+fn time_ends_a_job_whose_output_nobody_reads() {
+    assert_eq!(with_full_pipe(&["--timeout", "1s"], false, |_| {}), 124);
+    assert_eq!(with_full_pipe(&["--timeout", "1s"], true, |_| {}), 124, "the summary has no reader either");
+}
+
+#[test]
+fn an_interrupt_ends_a_job_whose_output_nobody_reads() {
+    assert_eq!(with_full_pipe(&[], true, interrupt), 130);
+}
+
+fn interrupt(pond: &Child) {
+    let pid = Pid::from_child(pond);
+    kill_process(pid, Signal::INT).unwrap();
+}
+
+fn on_stalled_terminal(flags: &[&str], end: impl Fn(&Child)) -> i32 {
+    let world = World::new();
+    world.shell("true");
+    let before = Traces::of(&world, &BTreeSet::new());
+    let options = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let master = openpt(options).unwrap();
+    unlockpt(&master).unwrap();
+    let terminal = ioctl_tiocgptpeer(&master, options).unwrap();
+    let modes = || format!("{:?}", rustix::termios::tcgetattr(&terminal).unwrap());
+    let untouched = modes();
+    let mut pond = world.pond(&[&["run"], flags, &FOR_EVER].concat());
+    pond.stdin(terminal.try_clone().unwrap()).stdout(terminal.try_clone().unwrap());
+    pond.stderr(terminal.try_clone().unwrap());
+    let code = ends(pond, &master, end);
+    assert_eq!(modes(), untouched);
+    assert_eq!(Traces::of(&world, &BTreeSet::new()), before);
+    code
+}
+
+#[test]
+fn time_ends_a_job_on_a_terminal_that_stalls() {
+    assert_eq!(on_stalled_terminal(&["--timeout", "1s"], |_| {}), 124);
+    assert_eq!(on_stalled_terminal(&["-t", "--timeout", "1s"], |_| {}), 124);
+}
+
+#[test]
+fn an_interrupt_ends_a_job_on_a_terminal_that_stalls() {
+    assert_eq!(on_stalled_terminal(&["-t"], interrupt), 130);
+}
+
+#[test]
+fn a_slow_reader_loses_nothing() {
+    let world = World::new();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let mut pond = world.pond(&["run", "-q", "--timeout", "60s", "--", "seq", "1", "300000"]);
+    let mut child = pond.stdout(writer).spawn().unwrap();
+    drop(pond);
+    wait_until(|| is_stuck(&reader), "nothing is stuck");
+    // Well past the time that a stalled reader of a stopped job gets.
+    std::thread::sleep(Duration::from_secs(3));
+    let text = std::io::read_to_string(std::fs::File::from(reader)).unwrap();
+    assert_eq!((text.lines().count(), text.lines().last()), (300_000, Some("300000")));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_reader_who_leaves_does_not_end_the_job() {
+    let world = World::new();
+    let done = world.host_shell("$0 run -q -- sh -c 'seq 1 300000; echo done > made' | head -1");
+    assert_eq!(done.stdout, "1\n");
+    let patches = world.host_shell("cat \"$POND_STATE_DIR\"/runs/*/changes.patch");
+    assert!(patches.stdout.contains("+done"), "{patches:?}");
+}
