@@ -212,6 +212,7 @@ fn pipelined() -> Vec<Row> {
         .dialling(at(&early, 443)),
         Row::new(21, "gone before the verdict", Door::Proxy, Expect::Silence, Control::reaches(&late))
             .send(connect(&late))
+            .step(Step::Pause(300))
             .step(Step::Finish)
             .listing(&late)
             .resolving(&late)

@@ -58,7 +58,7 @@ impl Side {
     pub(crate) fn command(&self, program: &str, directory: &Path) -> Command {
         let mut command = tool("nsenter");
         command.args(["--net", "--mount", "--target", &self.holder.id().to_string()]);
-        command.arg(format!("--wd={}", directory.display())).args(["--", program]);
+        command.arg(format!("--wdns={}", directory.display())).args(["--", program]);
         command
     }
 
