@@ -7,9 +7,9 @@ PATIENCE = float(sys.argv[1])
 
 
 def enough(data):
-    """A tunnel's head and something behind it."""
-    head, _, rest = data.partition(b"\r\n\r\n")
-    return (head.startswith(b"HTTP/1.1 200") and len(rest) > 4) or data[:1] == b"\x16"
+    """The far side's answer to a hello, through a tunnel's head or without one."""
+    rest = data.partition(b"\r\n\r\n")[2] if data.startswith(b"HTTP/1.1 200") else data
+    return rest[:1] == b"\x16"
 
 
 def steps(sock, row):

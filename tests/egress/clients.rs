@@ -3,6 +3,8 @@
 //! Each runs three times: on the host side without pond, which shows that client and mirror work; in a sandbox as pond sets
 //! it up; and in a sandbox with every proxy setting taken away, as tools that ignore them behave.
 
+use std::process::Command;
+
 use crate::world::sides::tool;
 use crate::world::{Done, Plan, World, source};
 
@@ -13,6 +15,11 @@ export SSL_CERT_FILE="$ca" CURL_CA_BUNDLE="$ca" REQUESTS_CA_BUNDLE="$ca" PIP_CER
 export CARGO_HTTP_CAINFO="$ca" GIT_SSL_CAINFO="$ca" WGETRC="$PWD/wgetrc"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 npm_config_cache="$PWD/npm-cache" CARGO_HOME="$PWD/cargo-home"
 export JAVA_TOOL_OPTIONS="$JAVA_TOOL_OPTIONS -Djavax.net.ssl.trustStore=$PWD/trust.p12 -Djavax.net.ssl.trustStorePassword=changeit"
+"#;
+
+/// What the control installs is not there when pond's turn comes.
+const COPY: &str = r#"
+cp -r . ../direct; cd ../direct; export HOME="$PWD"
 "#;
 
 const WITHOUT_PROXY: &str = r#"
@@ -41,20 +48,22 @@ struct Client {
 fn everywhere(client: &Client) {
     let world = World::new(Plan::default());
     prepare(&world);
-    let direct = format!("{TRUST}{}", client.line);
-    check("direct", client, world.direct("sh").env("PATH", path()).args(["-ec", &direct]));
+    let direct = format!("{COPY}{TRUST}{}", client.line);
+    check(&world, "direct", client, world.direct("sh").env("PATH", path()).args(["-ec", &direct]));
     for (how, lines) in [("proxy", ""), ("no proxy", WITHOUT_PROXY)] {
         let line = format!("{lines}{TRUST}{}", client.line);
         let allow = ["--allow-host", "hello.pondworld.net"];
         let run = [&["run", "--quiet", "--tool", "cargo"], &allow[..], &["--", "sh", "-ec", &line]].concat();
-        check(how, client, &mut world.pond(&run));
+        check(&world, how, client, &mut world.pond(&run));
     }
 }
 
-fn check(how: &str, client: &Client, command: &mut std::process::Command) {
+fn check(world: &World, how: &str, client: &Client, command: &mut Command) {
+    let before = world.log.requests().len();
     let done = Done::from(command.output().unwrap());
     let last = done.stdout.lines().last().unwrap_or_default();
     assert_eq!((done.code, last), (0, client.prints), "{how}: {done:?}");
+    assert!(world.log.requests().len() > before, "{how}: what it printed did not come from the far side");
 }
 
 fn prepare(world: &World) {

@@ -97,7 +97,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn name_of(case: u8, address: &str) -> String {
-    own(case, &format!("-{}", address.replace(['.', ':'], "-").trim_matches('-')))
+    own(case, &format!("-{}x", address.replace(['.', ':'], "-")))
 }
 
 /// A listed name that has just this address, and a tunnel to it.
@@ -114,7 +114,8 @@ fn row(case: u8, text: &str, expect: Expect, control: Control) -> Row {
 fn refused(case: u8, text: &str, statuses: &'static [u16]) -> Row {
     let address: IpAddr = text.parse().unwrap();
     let control = match address.to_canonical() {
-        // These name the machine itself, or nobody in particular.
+        IpAddr::V4(v4) if v4.octets() == [127, 255, 255, 255] => Control::Moot("no connection goes to many"),
+        // These name the machine itself.
         IpAddr::V4(v4) if v4.is_loopback() || v4.is_unspecified() => Control::Opens,
         IpAddr::V4(v4) if v4.is_multicast() || v4.is_broadcast() => {
             Control::Moot("no connection goes to many")

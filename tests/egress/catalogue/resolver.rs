@@ -71,10 +71,11 @@ fn lies() -> Vec<Row> {
         )
         .controlled(Control::Reaches(vec![SocketAddr::new(PRIVATE, 443)])),
         scripted(65, "inward", Script::Alias(own(65, "hidden")), &[403], Control::reaches_address(PRIVATE))
-            .scripted(&own(65, "hidden"), Script::Addresses(vec![PRIVATE])),
+            .scripted(&own(65, "hidden"), Script::Addresses(vec![PRIVATE]))
+            .resolving(&own(65, "hidden")),
         scripted(65, "loop", Script::Alias(own(65, "loop")), &[502], NO_ANSWER),
         long,
-        tunnel(65, "outward", Script::Alias(beyond.clone()), at(&beyond, 443)),
+        tunnel(65, "outward", Script::Alias(beyond.clone()), at(&beyond, 443)).resolving(&beyond),
     ]
 }
 
@@ -84,7 +85,6 @@ fn failures() -> Vec<Row> {
     let reached = |addresses: &[IpAddr]| {
         Control::Reaches(addresses.iter().map(|address| SocketAddr::new(*address, 443)).collect())
     };
-    let over_tcp = own(66, "too-long-for-udp");
     let searched = own(67, "searched");
     let hosts = own(67, "hosts");
     let stray = IpAddr::from([93, 184, 219, 1]);
@@ -101,7 +101,7 @@ fn failures() -> Vec<Row> {
             Script::TooLongForUdp(some[..1].to_vec()),
             SocketAddr::new(some[0], 443),
         )
-        .resolving(&over_tcp),
+        .expecting(Expect::Delivered),
         scripted(
             67,
             "searched",

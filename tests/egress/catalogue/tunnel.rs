@@ -119,7 +119,7 @@ fn slow() -> Vec<Row> {
     let mut dribbled =
         Row::refused(77, "dribbled head", "CONNECT ", &[408], Control::Reaches(vec![at(&dribble, 443)]))
             .listing(&dribble);
-    for byte in format!("{dribble}:443 HTTP/1.1\r\n\r\n").bytes().take(12) {
+    for byte in format!("{dribble}:443 HTTP/1.1\r\n\r\n").bytes().take(9) {
         dribbled = dribbled.step(Step::Pause(1000)).send([byte]);
     }
     let dribbled = dribbled.controlled(Control::StaysOpen);
