@@ -125,6 +125,7 @@ impl Resident {
             exhibits: &[],
             tools: &[],
             console: Console::Pipes,
+            doors: &[],
         };
         let running = self.native.launch(&job)?;
         Ok((record, running))

@@ -100,7 +100,12 @@ fn line<'a>(command: &Command<'_>, fate: &Fate<'a>) -> Line<'a> {
 fn open(path: &Path) -> anyhow::Result<File> {
     let flags = i32::try_from(OFlags::NOFOLLOW.bits())?;
     let opened = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path);
-    opened.with_context(|| format!("opening the audit log {}", path.display()))
+    opened.with_context(|| {
+        format!(
+            "opening the audit log {}; set POND_STATE_DIR to a directory you can write to",
+            path.display()
+        )
+    })
 }
 
 fn append(path: &Path, text: &[u8], most: u64) -> anyhow::Result<()> {

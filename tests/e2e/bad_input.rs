@@ -1,4 +1,4 @@
-//! Bad input and a host that has run out of something: one clear line, exit 125, and nothing left behind.
+//! Bad input: one clear line, exit 125, and nothing left behind.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::support::{Done, Traces, World, names};
 
 /// Everything of this world that a refused run could have left, its directories included.
-fn left(world: &World) -> (Traces, BTreeSet<String>, BTreeSet<String>) {
+pub(crate) fn left(world: &World) -> (Traces, BTreeSet<String>, BTreeSet<String>) {
     let state = world.state();
     (Traces::of(world, &BTreeSet::new()), names(&state.join("runs")), names(&state.join("scratch")))
 }
@@ -71,7 +71,7 @@ fn a_checkout_that_is_none() {
 }
 
 /// The program where any user may run it.
-fn shared_pond(world: &World) -> std::path::PathBuf {
+pub(crate) fn shared_pond(world: &World) -> std::path::PathBuf {
     let directory = world.project().parent().unwrap().to_owned();
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = directory.join("pond");
@@ -107,7 +107,7 @@ fn a_checkout_of_somebody_else() {
 
 /// Runs pond after `setup`, in a mount namespace that takes its mounts along when it ends. `$P` is pond.
 #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-fn mounted(world: &World, setup: &str) -> Done {
+pub(crate) fn mounted(world: &World, setup: &str) -> Done {
     let anchor = world.project().parent().unwrap().join("anchor");
     std::fs::create_dir_all(&anchor).unwrap();
     let script = format!("set -e; mount -t tmpfs -o size=64m x \"$1\"; cd \"$1\"; {setup}");
@@ -141,44 +141,6 @@ fn checkouts_on_other_file_systems() {
     let done = mounted(&world, &format!("{overlay}; $P run --snapshot {job}"));
     assert_eq!((done.code, done.stdout.as_str()), (0, "here\n"), "{done:?}");
     assert_eq!(left(&world).0, before);
-}
-
-#[test]
-fn a_state_directory_without_room() {
-    let world = World::new();
-    for (size, command, says) in [
-        ("4k", "true", "No space left"),
-        ("64k", "true", "No space left"),
-        ("4m", "head -c 64m /dev/zero", "handing the job's output on: No space left"),
-    ] {
-        let script = format!(
-            "mkdir s p; mount -t tmpfs -o size={size} y s; cd p; export POND_STATE_DIR=$1/s; \
-             set +e; $P run -- {command} > /dev/null; code=$?; ls $1/s/live $1/s/runs; ls -A $1/s/scratch | grep -v '^ext4-'; exit $code"
-        );
-        let done = mounted(&world, &script);
-        assert_eq!((done.code, done.stderr.lines().count()), (125, 1), "{size}: {done:?}");
-        assert!(done.stderr.contains(says), "{size}: {done:?}");
-        let listing: Vec<&str> =
-            done.stdout.lines().filter(|line| !line.is_empty() && !line.ends_with(':')).collect();
-        assert_eq!(listing, Vec::<&str>::new(), "{size}: {done:?}");
-    }
-    // With room the same command ends well.
-    let done = mounted(&world, "mkdir p; cd p; $P run -- head -c 1m /dev/zero > /dev/null");
-    assert_eq!(done.code, 0, "{done:?}");
-}
-
-#[test]
-fn too_few_descriptors() {
-    let world = World::new();
-    world.shell("true");
-    let before = left(&world);
-    for limit in [3, 5, 8, 12, 16, 20, 24, 32, 63] {
-        let done = mounted(&world, &format!("mkdir p; cd p; ulimit -n {limit}; exec $P run -- true"));
-        assert_eq!((done.code, done.stderr.lines().count()), (125, 1), "{limit}: {done:?}");
-        assert_eq!(left(&world), before, "{limit}");
-    }
-    let done = mounted(&world, "mkdir p; cd p; ulimit -n 64; exec $P run -- true");
-    assert_eq!(done.code, 0, "{done:?}");
 }
 
 #[test]

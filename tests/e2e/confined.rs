@@ -159,9 +159,12 @@ fn credentials_in_the_git_configuration_stay_outside() {
 #[test]
 fn a_rule_that_cannot_act_is_refused() {
     let world = World::new();
-    let done = world.run(&["run", "--allow-host", "git.acme.com", "--", "touch", "ran"]);
-    assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
-    assert!(done.stderr.contains("--allow-host"), "{done:?}");
+    for profile in ["untrusted-code-read", "untrusted-code-test"] {
+        let done =
+            world.run(&["run", "--profile", profile, "--allow-host", "git.acme.com", "--", "touch", "ran"]);
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
+        assert!(done.stderr.contains("allow_hosts"), "{done:?}");
+    }
 }
 
 #[test]

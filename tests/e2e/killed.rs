@@ -9,11 +9,15 @@ mod census;
 mod tracer;
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::{World, names};
+use crate::visitor::Visitor;
 use census::Census;
-use tracer::{Role, Victim};
+use tracer::{Role, Traced, Victim};
 
 /// More steps than any process of a run has: a test that does not come to an end is wrong.
 const MOST_STEPS: usize = 1000;
@@ -38,17 +42,72 @@ fn alone(test: &str, body: fn()) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
+/// Who runs pond.
+enum Caller {
+    Root(World),
+    User(Visitor),
+}
+
+impl Caller {
+    /// With a project of one file.
+    fn root() -> Self {
+        let world = World::new();
+        world.write("f", "before\n");
+        Self::Root(world)
+    }
+
+    fn user() -> Self {
+        let visitor = Visitor::invite();
+        visitor.world.write("f", "before\n");
+        std::fs::set_permissions(visitor.world.project().parent().unwrap(), Permissions::from_mode(0o777))
+            .unwrap();
+        Self::User(visitor)
+    }
+
+    fn world(&self) -> &World {
+        match self {
+            Self::Root(world) => world,
+            Self::User(visitor) => &visitor.world,
+        }
+    }
+
+    /// A run that does all that leaves something: a copy, a change, an artifact, an output directory.
+    fn traced(&self, victim: Victim) -> Traced {
+        let mut shell = match self {
+            Self::Root(world) => world.command("sh"),
+            Self::User(visitor) => visitor.command("sh"),
+        };
+        let pond = match self {
+            Self::Root(_) => Path::new(env!("CARGO_BIN_EXE_pond")),
+            Self::User(visitor) => &visitor.pond,
+        };
+        shell.args(["-c", tracer::BECOME, "sh"]).arg(pond).args(["run", "--snapshot", "--out", "../out"]);
+        shell.args(["--artifact", "made", "--", "sh", "-c", "echo after > f; echo x > made"]);
+        tracer::run(&mut shell, victim)
+    }
+
+    /// The next start.
+    fn works(&self, what: &str) {
+        let arguments = ["run", "--", "cat", "f"];
+        let next = match self {
+            Self::Root(world) => world.run(&arguments),
+            Self::User(visitor) => visitor.run(&arguments),
+        };
+        assert_eq!((next.code, next.stdout.as_str()), (0, "before\n"), "{what}: {next:?}");
+    }
+}
+
 /// Kills `role` at birth, at its first step, at its second, until a run comes to its end unharmed.
-fn at_every_step(role: Role) {
-    let world = World::new();
-    world.write("f", "before\n");
-    assert_eq!(world.shell("true").code, 0);
-    let expected = Census::of(&world, &BTreeSet::new());
+fn at_every_step(caller: &Caller, role: Role) {
+    let world = caller.world();
+    caller.works("before all");
+    let expected = Census::of(world, &BTreeSet::new());
     for step in 0..MOST_STEPS {
-        let traced = tracer::run(&world, Victim { role, step });
+        let traced = caller.traced(Victim { role, step });
         let Some(call) = traced.killed_before else {
             assert!(step > 1, "{role:?} made no step");
-            assert_eq!((traced.code, world.shell("true").code), (Some(0), 0));
+            assert_eq!(traced.code, Some(0));
+            caller.works("after all");
             return;
         };
         let what = format!("{role:?} killed at step {step}, on its way into system call {call}");
@@ -56,10 +115,10 @@ fn at_every_step(role: Role) {
         assert_eq!(census::processes(), BTreeSet::new(), "{what}");
         let dead = names(&world.state().join("live"));
         match traced.code {
-            None => works(&world, &what),
+            None => caller.works(&what),
             Some(code) => assert!(survived(role, code) && dead.is_empty(), "{what}: exit {code}, {dead:?}"),
         }
-        assert_eq!(Census::of(&world, &dead), expected, "{what}");
+        assert_eq!(Census::of(world, &dead), expected, "{what}");
     }
     panic!("{role:?} still makes steps after {MOST_STEPS}");
 }
@@ -74,56 +133,64 @@ fn survived(victim: Role, code: u8) -> bool {
     }
 }
 
-/// The next start does.
-fn works(world: &World, what: &str) {
-    let next = world.shell("cat f");
-    assert_eq!((next.code, next.stdout.as_str()), (0, "before\n"), "{what}: {next:?}");
-}
-
 #[test]
 fn pond() {
-    alone("killed::pond", || at_every_step(Role::Pond));
+    alone("killed::pond", || at_every_step(&Caller::root(), Role::Pond));
 }
 
 #[test]
 fn the_launcher() {
-    alone("killed::the_launcher", || at_every_step(Role::Launcher));
+    alone("killed::the_launcher", || at_every_step(&Caller::root(), Role::Launcher));
 }
 
 #[test]
 fn the_holder_of_the_owner_namespace() {
-    alone("killed::the_holder_of_the_owner_namespace", || at_every_step(Role::Holder));
+    alone("killed::the_holder_of_the_owner_namespace", || at_every_step(&Caller::root(), Role::Holder));
 }
 
 #[test]
 fn init() {
-    alone("killed::init", || at_every_step(Role::Init));
+    alone("killed::init", || at_every_step(&Caller::root(), Role::Init));
 }
 
 #[test]
 fn the_job_before_it_executes() {
-    alone("killed::the_job_before_it_executes", || at_every_step(Role::Job));
+    alone("killed::the_job_before_it_executes", || at_every_step(&Caller::root(), Role::Job));
 }
 
 /// The first run of a state directory also makes its rooms and the template of the job's disk.
 #[test]
 fn pond_in_its_first_run() {
     alone("killed::pond_in_its_first_run", || {
-        let settled = World::new();
-        assert_eq!(settled.shell("true").code, 0);
-        let expected = Census::of(&settled, &BTreeSet::new());
-        for step in 1..MOST_STEPS {
-            let world = World::new();
-            world.write("f", "before\n");
-            let traced = tracer::run(&world, Victim { role: Role::Pond, step });
+        let settled = Caller::root();
+        settled.works("before all");
+        let expected = Census::of(settled.world(), &BTreeSet::new());
+        for step in 0..MOST_STEPS {
+            let caller = Caller::root();
+            let traced = caller.traced(Victim { role: Role::Pond, step });
             let what = format!("first run killed at step {step}, {:?}", traced.killed_before);
-            let dead = names(&world.state().join("live"));
-            works(&world, &what);
-            assert_eq!(Census::of(&world, &dead), expected, "{what}");
+            let dead = names(&caller.world().state().join("live"));
+            caller.works(&what);
+            assert_eq!(Census::of(caller.world(), &dead), expected, "{what}");
             if traced.launched {
                 return;
             }
         }
         panic!("no launch after {MOST_STEPS} steps");
     });
+}
+
+#[test]
+fn pond_of_a_user() {
+    alone("killed::pond_of_a_user", || at_every_step(&Caller::user(), Role::Pond));
+}
+
+#[test]
+fn the_launcher_of_a_user() {
+    alone("killed::the_launcher_of_a_user", || at_every_step(&Caller::user(), Role::Launcher));
+}
+
+#[test]
+fn init_of_a_user() {
+    alone("killed::init_of_a_user", || at_every_step(&Caller::user(), Role::Init));
 }

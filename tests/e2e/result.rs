@@ -63,3 +63,18 @@ fn build_output_of_an_earlier_build_is_no_result() {
     let all = world.summary(&["--keep-ignored"], &["sh", "-c", line]);
     assert_eq!(all["result"]["changed"], 6, "{all:#}");
 }
+
+/// The rules and the index of a repository lie above a checkout that is a part of it, snapshot or not.
+#[test]
+fn a_part_of_a_repository_is_collected_by_its_rules() {
+    let world = World::new();
+    world.write(".gitignore", "target/\n");
+    let made = world.host_shell("git init -q . && mkdir -p crates/one && git add . && echo made");
+    assert_eq!(made.stdout, "made\n", "{made:?}");
+    for flags in [&["--checkout", "crates/one"][..], &["--snapshot", "--checkout", "crates/one"]] {
+        let summary = world.summary(flags, &["sh", "-c", "mkdir target; echo x > target/o; echo y > work"]);
+        let result = &summary["result"];
+        let left_out = serde_json::json!([{"rules": "../../.gitignore", "paths": 1}]);
+        assert_eq!((&result["changed"], &result["left_out"]), (&1.into(), &left_out), "{summary:#}");
+    }
+}

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use crate::support::{Traces, World, names};
+use crate::bad_input::mounted;
+use crate::support::{Done, Traces, World, names};
 
 /// Starts a job that reads `f` before and after somebody edited it.
 fn edited_meanwhile(world: &World, flags: &[&str]) -> (String, String) {
@@ -78,6 +79,36 @@ fn a_snapshot_names_what_it_lacks_and_keeps_the_owner() {
         "{summary:#}"
     );
     assert_eq!((&summary["exit_code"], &summary["result"]["changed"]), (&0.into(), &1.into()), "{summary:#}");
+}
+
+/// A snapshot on a filesystem with room for one and a half of the checkout, made by this formatter.
+fn on_a_small_disk(world: &World, format: &str) -> Done {
+    let image = world.state().with_extension("image");
+    let script = format!(
+        "truncate -s 400m {image}; {format} {image}; mkdir m; mount -o loop {image} m; mkdir m/p m/s; cd m/p; \
+         yes | head -c 200m > f; export POND_STATE_DIR=$1/m/s; set +e; \
+         $P run --json --snapshot -- sh -c 'tail -c 2 f; echo x > made'; code=$?; ls ../s/live; ls ../s/runs/*; exit $code",
+        image = image.display()
+    );
+    let done = mounted(world, &script);
+    std::fs::remove_file(image).unwrap();
+    done
+}
+
+#[test]
+fn a_snapshot_shares_what_the_filesystem_can_share() {
+    let world = World::new();
+    let shared = on_a_small_disk(&world, "mkfs.btrfs -q");
+    assert_eq!(shared.code, 0, "{shared:?}");
+    assert!(shared.stdout.contains("\"changed\": 1") && !shared.stdout.contains("snapshot\n"), "{shared:?}");
+    // Where it cannot, the same checkout is one copy too many, and the copy that did not fit is gone.
+    let copied = on_a_small_disk(&world, "mkfs.ext4 -q");
+    assert_eq!(copied.code, 125, "{copied:?}");
+    assert!(
+        copied.stdout.contains("making the snapshot") && copied.stdout.contains("POND_STATE_DIR"),
+        "{copied:?}"
+    );
+    assert!(!copied.stdout.contains("snapshot\n"), "{copied:?}");
 }
 
 #[test]

@@ -36,11 +36,16 @@ impl World {
     }
 
     /// pond, started in the project.
-    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
     pub(crate) fn pond(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pond"));
+        let mut command = self.command(env!("CARGO_BIN_EXE_pond"));
+        command.args(arguments);
         command
-            .args(arguments)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
             .current_dir(self.project())
             .env("POND_STATE_DIR", self.state())
             .env_remove("POND_REQUIRE_SANDBOX")
@@ -54,12 +59,9 @@ impl World {
     }
 
     /// A line for the host's own shell, in the project; `$0` is pond.
-    #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
     pub(crate) fn host_shell(&self, line: &str) -> Done {
-        let mut command = Command::new("sh");
-        command.args(["-c", line, env!("CARGO_BIN_EXE_pond")]).current_dir(self.project());
-        command.env("POND_STATE_DIR", self.state()).stdin(Stdio::null());
-        Done::of(command.output().unwrap())
+        let pond = env!("CARGO_BIN_EXE_pond");
+        Done::of(self.command("sh").args(["-c", line, pond]).output().unwrap())
     }
 
     /// `pond run` of a shell line in the default profile.
@@ -72,6 +74,16 @@ impl World {
         let arguments = [&["run", "--json"], flags, &["--"], argv].concat();
         let done = self.run(&arguments);
         serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"))
+    }
+}
+
+impl Drop for World {
+    /// A killed pond leaves its record, and what that names goes with the next start: there is none once the directory is gone.
+    fn drop(&mut self) {
+        if !names(&self.state().join("live")).is_empty() {
+            let done = self.run(&["gc"]);
+            assert!(done.code == 0 || std::thread::panicking(), "{done:?}");
+        }
     }
 }
 

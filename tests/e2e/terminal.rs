@@ -77,8 +77,12 @@ fn the_terminal_does_not_answer_for_the_job() {
     }
 }
 
-/// Switches everything a hostile or dying program could leave switched, and stays.
-const MESS: &str = "stty raw -echo; trap '' INT TERM HUP QUIT; printf '\\033[?1049h\\033[?25l\\033[?1003h\\033[?2004h\\033[5;9r\\033[4h\\033[31m'; echo re''ady; while :; do sleep 1; done";
+/// Switches everything a hostile or dying program could leave switched.
+const MESS: &str = "stty raw -echo; trap '' INT TERM HUP QUIT; printf '\\033[?1049h\\033[?25l\\033[?1003h\\033[?2004h\\033[5;9r\\033[4h\\033[31m'; echo re''ady; ";
+const STAYS: &str = "while :; do sleep 1; done";
+/// At the first key.
+const EATS: &str =
+    "dd bs=1 count=1 > eaten 2>&1; exec python3 -c 'x = [bytearray(1 << 20) for _ in range(4096)]'";
 
 /// What tmux knows of its terminal's switches.
 const SWITCHES: &str =
@@ -86,8 +90,12 @@ const SWITCHES: &str =
 
 /// Runs the mess with these flags, ends it by `end`, and finds the terminal as it was.
 fn is_whole_after(flags: &str, code: u8, says: &str, end: impl Fn(&Tmux<'_>, &str)) {
+    is_whole_after_one_that(STAYS, flags, code, says, end);
+}
+
+fn is_whole_after_one_that(goes_on: &str, flags: &str, code: u8, says: &str, end: impl Fn(&Tmux<'_>, &str)) {
     let world = World::new();
-    world.write("mess.sh", MESS);
+    world.write("mess.sh", &[MESS, goes_on].concat());
     let tmux = Tmux::start(&world);
     let switches = || tmux.ask(&["display-message", "-p", SWITCHES]);
     let before = switches();
@@ -117,6 +125,12 @@ fn the_terminal_is_whole_after_the_time_limit() {
 }
 
 #[test]
+fn the_terminal_is_whole_after_the_memory_limit() {
+    let says = "pond: killed: memory limit";
+    is_whole_after_one_that(EATS, "--memory 64m", 137, says, |tmux, _| tmux.key("x"));
+}
+
+#[test]
 fn a_job_that_takes_every_key_can_be_left() {
     is_whole_after("", 130, "pond: interrupted", |tmux, _| {
         tmux.key("C-c");
@@ -129,7 +143,7 @@ fn a_job_that_takes_every_key_can_be_left() {
 #[test]
 fn a_closed_window_ends_the_job_and_leaves_nothing() {
     let world = World::new();
-    world.write("mess.sh", MESS);
+    world.write("mess.sh", &[MESS, STAYS].concat());
     let tmux = Tmux::start(&world);
     tmux.line("$POND run -t -- sh mess.sh");
     tmux.wait_for("ready");

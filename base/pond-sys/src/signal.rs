@@ -38,12 +38,20 @@ fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Handler, flags, restorer and mask, a word each; some architectures have no restorer.
+const KERNEL_ACTION_WORDS: usize = 4;
+
 /// Gives every signal its default action and an empty mask: what a program expects at its first instruction.
 pub fn reset_all() -> io::Result<()> {
+    // The C library's own call refuses the numbers it keeps for itself, which a caller may have inherited as ignored.
+    let default_action = [0u64; KERNEL_ACTION_WORDS];
+    let nothing = std::ptr::null_mut::<u64>();
     for number in 1..=libc::SIGRTMAX() {
-        // SAFETY: SIG_DFL installs no handler. SIGKILL, SIGSTOP and the numbers the C library keeps for itself are refused
-        // by the call and need no change, so its result carries no information.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+        // SAFETY: the kernel reads its `struct sigaction`, at most as large as this array; all zero is the default action,
+        // so no handler is installed. SIGKILL and SIGSTOP are refused and need no change: the result says nothing.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, number, default_action.as_ptr(), nothing, size_of::<u64>())
+        };
     }
     // SAFETY: sigemptyset initialises the set before it is read; the old mask is not asked for.
     let ret = unsafe {

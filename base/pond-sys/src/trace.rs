@@ -13,8 +13,8 @@ use crate::process::Status;
 /// What a traced process, or a child of the caller, came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// About to make the system call of this number.
-    Entering(u64),
+    /// About to make the system call of this number, with these arguments.
+    Entering(u64, [u64; 6]),
     /// It started a child, which is traced too.
     Born(Pid),
     Executed,
@@ -106,7 +106,8 @@ fn entering(process: Pid) -> io::Result<Event> {
         return Ok(Event::Stopped);
     }
     // SAFETY: `op` says that the kernel filled in this member.
-    Ok(Event::Entering(unsafe { info.u.entry.nr }))
+    let entry = unsafe { info.u.entry };
+    Ok(Event::Entering(entry.nr, entry.args))
 }
 
 fn request(what: libc::c_uint, process: Pid, data: usize) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! client ever leaves, and the real one never comes back; every refusal is typed and recorded.
 #![forbid(unsafe_code)]
 
+pub mod broker;
 mod bytes;
 mod client;
 mod control;

@@ -34,8 +34,10 @@ pub fn main() -> ! {
     let code = match serve() {
         Ok(()) => 0,
         Err(fault) => {
-            // The asking side sees the closed socket; this line is for the person who started the launcher by hand.
-            rustix::io::write(rustix::stdio::stderr(), format!("{NAME}: {fault}\n").as_bytes())
+            // The asking side sees only a closed socket, and a person who started the launcher by hand sees nothing else.
+            let why =
+                std::error::Error::source(&fault).map(|source| format!(": {source}")).unwrap_or_default();
+            rustix::io::write(rustix::stdio::stderr(), format!("{NAME}: {fault}{why}\n").as_bytes())
                 .map_or(71, |_| 70)
         }
     };

@@ -187,7 +187,11 @@ fn attach_loop(image: &OwnedFd) -> Result<LoopDevice, Failure> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let control = rustix::fs::open("/dev/loop-control", flags, Mode::empty()).at(step)?;
     for _ in 0..ATTEMPTS {
-        let number = pond_sys::loopdev::free_number(&control).at(step)?;
+        let number = match pond_sys::loopdev::free_number(&control) {
+            // Of numbers, not of room on the disk.
+            Err(fault) if fault.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => break,
+            other => other.at(step)?,
+        };
         let path = format!("/dev/loop{number}");
         let device = rustix::fs::open(&path, flags, Mode::empty()).at(step)?;
         match pond_sys::loopdev::configure(&device, image) {

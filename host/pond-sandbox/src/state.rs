@@ -44,6 +44,16 @@ impl StateDir {
         self.root.join("scratch")
     }
 
+    /// In a run's directory while it fills an output directory elsewhere: a link that says where.
+    pub fn output_mark(&self, job: &JobName) -> PathBuf {
+        self.runs().join(job.as_str()).join("output")
+    }
+
+    /// The name of an output directory until it is complete; a sweep removes no other.
+    pub fn output_name(job: &JobName) -> String {
+        format!(".pond-{}", job.as_str())
+    }
+
     /// Where a job's disk is prepared as long as it needs names; gone before the job runs.
     pub(crate) fn workshop(&self, job: &JobName) -> PathBuf {
         self.scratch().join(format!(".{}", job.as_str()))

@@ -4,6 +4,7 @@
 //! are data, special files are never opened, caps come first, and the cost follows what changed.
 //! Written into the run directory: `objects/`, `changes.json`, `changes.patch`, `manifest.json`.
 
+mod above;
 mod artifact;
 mod change;
 mod flag;
@@ -26,6 +27,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+pub use above::Above;
 pub use artifact::{ArtifactFault, Artifacts, copy_artifacts};
 pub use caps::{Cap, Caps};
 pub use change::{Change, Delta, Leaf, Mode, Reason, Rejected};
@@ -52,6 +54,8 @@ pub struct Sources {
     /// Root of the lower layer: the checkout as the job saw it.
     pub lower: OwnedFd,
     pub xattrs: OverlayXattrs,
+    /// The repository that the checkout is a part of, if it has none of its own.
+    pub above: Option<Above>,
 }
 
 /// What of a job's view becomes its result.

@@ -142,7 +142,11 @@ impl Copy<'_> {
         let failed = |source| writing(path, source);
         let created = beneath::create_file(into, name, Mode::RUSR | Mode::WUSR);
         let target = File::from(created.map_err(|errno| failed(errno.into()))?);
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                // Neither way of copying shortens what an attempt before it wrote.
+                target.set_len(0).map_err(failed)?;
+            }
             let before = rustix::fs::fstat(&source).map_err(|errno| reading(path, errno))?;
             if beneath::kind(&before) != FileType::RegularFile {
                 break;
@@ -170,8 +174,7 @@ impl Copy<'_> {
         if self.done.bytes.saturating_add(size) > MOST_BYTES {
             return Err(SnapshotFault::TooManyBytes);
         }
-        let copied = target.set_len(0).and_then(|()| {
-            io::Seek::rewind(&mut &*target)?;
+        let copied = io::Seek::rewind(&mut &*target).and_then(|()| {
             io::Seek::rewind(&mut source)?;
             let mut sparse = Sparse { file: target.try_clone()?, end: 0 };
             // One byte more than was promised, so that growth is seen and its cost is bounded.

@@ -169,7 +169,7 @@ impl Overlay {
 
     pub(crate) fn sources(&self) -> Sources {
         let (upper, lower) = (open(&self.upper()), open(&self.root.join("lower")));
-        Sources { upper, lower, xattrs: self.xattrs }
+        Sources { upper, lower, xattrs: self.xattrs, above: None }
     }
 
     pub(crate) fn collect(&self) -> Run {
@@ -181,11 +181,20 @@ impl Overlay {
     }
 
     pub(crate) fn collect_wanted(&self, wanted: &Wanted<'_>, caps: &Caps) -> Result<Run, CollectFault> {
-        let dir = tempfile::tempdir().unwrap();
-        let fd = open(dir.path());
-        let collected = collect(&self.sources(), wanted, caps, fd.as_fd())?;
-        Ok(Run { collected, dir, fd })
+        collect_into_run(&self.sources(), wanted, caps)
     }
+
+    /// With sources of this overlay that a test has changed.
+    pub(crate) fn collect_from(&self, sources: &Sources) -> Run {
+        collect_into_run(sources, &WITHOUT_IGNORED, &Caps::default()).unwrap()
+    }
+}
+
+fn collect_into_run(sources: &Sources, wanted: &Wanted<'_>, caps: &Caps) -> Result<Run, CollectFault> {
+    let dir = tempfile::tempdir().unwrap();
+    let fd = open(dir.path());
+    let collected = collect(sources, wanted, caps, fd.as_fd())?;
+    Ok(Run { collected, dir, fd })
 }
 
 impl Drop for Overlay {

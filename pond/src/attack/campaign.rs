@@ -59,6 +59,7 @@ pub(super) fn run(args: &AttackArgs) -> anyhow::Result<Report> {
         campaign.say("the same again in place of a sandbox: every attempt that works is a breach");
         (only_outcomes(campaign.unconfined()?), Vec::new())
     };
+    residue.extend(campaign.props.is_tripped().then(|| "the host ran what a job left".to_owned()));
     residue.extend(canaries.changed().context("looking at the host after the attack")?);
     let probes = campaign.judge(&met, &control)?;
     let count = Count::of(&probes, &residue);
@@ -108,12 +109,22 @@ impl Campaign<'_> {
         };
         let (mut met, mut residue) = self.together(&range)?;
         for pick in &self.picks {
-            let Room::Own(stage) = pick.probe.room else { continue };
-            self.say(&format!("{}, in a sandbox of its own", pick.key));
-            let seen = range.confined(&stage, std::slice::from_ref(&pick.key))?;
-            let evidence = score::evidence(&stage, &seen);
-            met.insert(pick.key.clone(), Met { outcome: outcomes(&seen.lines).remove(&pick.key), evidence });
-            residue.extend(seen.residue);
+            let alone = match pick.probe.room {
+                Room::Shared => continue,
+                Room::Own(stage) => {
+                    self.say(&format!("{}, in a sandbox of its own", pick.key));
+                    let seen = range.confined(&stage, std::slice::from_ref(&pick.key))?;
+                    let evidence = score::evidence(&stage, &seen);
+                    residue.extend(seen.residue);
+                    Met { outcome: outcomes(&seen.lines).remove(&pick.key), evidence }
+                }
+                Room::Host(act) => {
+                    self.say(&format!("{}, done by the host", pick.key));
+                    let evidence = act(&range)?;
+                    Met { outcome: evidence.is_none().then_some(Outcome::Succeeded), evidence }
+                }
+            };
+            met.insert(pick.key.clone(), alone);
         }
         Ok((met, residue))
     }

@@ -1,13 +1,16 @@
 //! Host canaries: what no attack may change, looked at after every sandbox.
 //!
-//! Other jobs may run on the same host, so nothing is merely counted: what is looked for belongs to the sandbox that ended.
+//! Other jobs may run on the same host, so nothing is merely counted: what is looked for belongs to the sandbox that ended, to
+//! pond itself, or to a job's id that nobody has any more.
 
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pond_worker::Digest;
+use rustix::time::{ClockId, clock_gettime};
 
 const GROUPS: &str = "/sys/fs/cgroup";
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
@@ -23,6 +26,25 @@ pub(crate) struct Canaries {
     program: Digest,
     core_pattern: String,
     host_name: Vec<u8>,
+    clock: Clock,
+}
+
+/// How far the time of day is from the time since the machine started.
+#[derive(Debug, PartialEq, Eq)]
+struct Clock(i64);
+
+impl Clock {
+    /// More than a clock is put right by in the minutes of an attack.
+    const SLACK_SECONDS: i64 = 2;
+
+    fn now() -> Self {
+        let seconds = |clock| clock_gettime(clock).tv_sec;
+        Self(seconds(ClockId::Realtime) - seconds(ClockId::Boottime))
+    }
+
+    fn was_set(&self, now: &Self) -> bool {
+        (self.0 - now.0).abs() > Self::SLACK_SECONDS
+    }
 }
 
 impl Canaries {
@@ -32,6 +54,7 @@ impl Canaries {
             program: Digest::of(&std::fs::read(executable)?),
             core_pattern: std::fs::read_to_string(CORE_PATTERN)?,
             host_name: rustix::system::uname().nodename().to_bytes().to_vec(),
+            clock: Clock::now(),
         })
     }
 
@@ -42,6 +65,7 @@ impl Canaries {
             (self.program != now.program, "the pond executable changed"),
             (self.core_pattern != now.core_pattern, "the kernel's core_pattern changed"),
             (self.host_name != now.host_name, "the host's name changed"),
+            (self.clock.was_set(&now.clock), "the host's clock was set"),
         ];
         Ok(differences.into_iter().filter(|(differs, _)| *differs).map(|(_, what)| what.to_owned()).collect())
     }
@@ -86,6 +110,8 @@ fn look(job: &str, disk: Option<&Disk>) -> Vec<String> {
     left.extend(
         strays().into_iter().map(|pid| format!("process {pid} runs as a job outside every job's group")),
     );
+    left.extend(orphaned_keys().into_iter().map(|id| format!("keys of job id {id} are left")));
+    left.extend(own_namespaces().into_iter().map(|name| format!("pond still holds namespace {name}")));
     if let Some(disk) = disk {
         if backing(disk.number).is_some_and(|now| now == disk.backing) {
             left.push(format!("loop device {} is left", disk.number));
@@ -99,7 +125,7 @@ fn look(job: &str, disk: Option<&Disk>) -> Vec<String> {
     left
 }
 
-fn groups(job: &str) -> Vec<PathBuf> {
+pub(super) fn groups(job: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut pending = vec![PathBuf::from(GROUPS)];
     while let Some(directory) = pending.pop() {
@@ -113,6 +139,26 @@ fn groups(job: &str) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// Ids of jobs that have keys and no process any more. Only root sees those of others.
+fn orphaned_keys() -> Vec<u32> {
+    let users = std::fs::read_to_string("/proc/key-users").unwrap_or_default();
+    let id = |line: &str| line.split(':').next().and_then(|id| id.trim().parse().ok());
+    let owned = |id: u32| {
+        let owner = |pid: String| std::fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
+        processes().any(|pid| owner(pid).is_ok_and(|owner| owner == id))
+    };
+    users.lines().filter_map(id).filter(|id| JOB_IDS.contains(id) && !owned(*id)).collect()
+}
+
+/// Namespaces that pond holds open: each keeps a network, a mount table or a pid table of a job alive.
+fn own_namespaces() -> Vec<String> {
+    const KINDS: [&str; 7] = ["net:[", "mnt:[", "pid:[", "user:[", "ipc:[", "uts:[", "cgroup:["];
+    let targets =
+        entries(Path::new("/proc/self/fd")).filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let names = targets.map(|target| target.display().to_string());
+    names.filter(|name| KINDS.iter().any(|kind| name.starts_with(kind))).collect()
 }
 
 /// Living processes with a job's id that stand in no job's control group.
@@ -131,8 +177,12 @@ fn strays() -> Vec<String> {
             && !groups.is_empty()
             && !groups.contains("pond-job-")
     };
-    let processes = entries(Path::new("/proc")).filter_map(|entry| entry.file_name().into_string().ok());
-    processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_stray).collect()
+    processes().filter(is_stray).collect()
+}
+
+fn processes() -> impl Iterator<Item = String> {
+    let names = entries(Path::new("/proc")).filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn entries(directory: &Path) -> impl Iterator<Item = std::fs::DirEntry> {

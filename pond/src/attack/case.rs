@@ -10,6 +10,7 @@ use pond_worker::collect::Collected;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
+use super::overseer::Act;
 use super::scene::Scene;
 
 /// One case of the catalogue: an id that never changes, and the ways it is tried.
@@ -110,6 +111,8 @@ pub(crate) enum Room {
     Shared,
     /// In a sandbox of its own: it fills a limit, or its ending is the answer.
     Own(Stage),
+    /// Not at all: the host acts, and the attempt is only the control.
+    Host(Act),
 }
 
 /// A sandbox for one probe.
@@ -140,6 +143,8 @@ pub(crate) enum Evidence {
     /// The command ended by itself, with this code, however much it left running.
     Exited(u8),
     NotExecuted,
+    /// What a person would be shown of its output passes.
+    Shown(fn(&str) -> bool),
     /// The collected result passes.
     Result(fn(&Collected) -> bool),
 }

@@ -8,9 +8,11 @@ mod campaign;
 mod canary;
 mod case;
 mod exhaustion;
+mod git;
 mod kernel;
 mod lifecycle;
 mod network;
+mod overseer;
 pub(crate) mod probe;
 mod props;
 mod results;
@@ -50,7 +52,7 @@ pub(crate) struct AttackArgs {
 
 /// Every case this command runs, section by section.
 fn catalogue() -> impl Iterator<Item = &'static Case> {
-    let sections = [network::CASES, lifecycle::CASES, results::CASES];
+    let sections = [network::CASES, lifecycle::CASES, results::CASES, git::CASES, overseer::CASES];
     let mut cases: Vec<&Case> =
         exhaustion::CASES.into_iter().chain(kernel::CASES).chain(sections).flatten().collect();
     cases.sort_by_key(|case| case.id);

@@ -66,6 +66,7 @@ impl Props {
             landmarks: Landmarks {
                 pid: bystander.0.id().try_into().map_err(|_| Errno::OVERFLOW)?,
                 directory: directory.path.clone(),
+                tripwire: directory.path.join("tripwire"),
                 secret,
                 port: tcp.local_addr()?.port(),
                 segment,
@@ -84,6 +85,11 @@ impl Props {
             _leak: leak,
             directory,
         })
+    }
+
+    /// Whether something that a job left was run on the host.
+    pub(crate) fn is_tripped(&self) -> bool {
+        self.landmarks.tripwire.exists()
     }
 
     /// The repository the jobs work on.

@@ -1,17 +1,19 @@
 //! C: results that would act on whoever reads them. The job leaves them in its workspace; the collector must come through.
 
 use std::ffi::OsStr;
-use std::fs::Permissions;
-use std::io;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use pond_worker::collect::{Collected, Mode, Reason};
-use rustix::fs::{CWD, FileType, XattrFlags};
+use pond_worker::collect::{Caps, Collected, Mode, Reason, Rejected};
+use rustix::fs::{CWD, FileType, XattrFlags, makedev};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
-use super::case::{Case, Evidence, Probe, Stage, capped};
+use super::case::{Case, Evidence, Probe, Stage, capped, denied};
 use super::scene::Scene;
 
 pub(super) const CASES: &[Case] = &[
@@ -33,6 +35,16 @@ pub(super) const CASES: &[Case] = &[
         )],
     },
     Case {
+        id: "C04",
+        what: "device nodes",
+        probes: &[
+            denied("character device", |scene| node(scene, FileType::CharacterDevice, makedev(1, 3)))
+                .needs("CAP_MKNOD", CapabilitySet::MKNOD),
+            denied("block device", |scene| node(scene, FileType::BlockDevice, makedev(7, 0)))
+                .needs("CAP_MKNOD", CapabilitySet::MKNOD),
+        ],
+    },
+    Case {
         id: "C05",
         what: "a fifo that blocks whoever opens it",
         probes: &[collected(
@@ -52,6 +64,11 @@ pub(super) const CASES: &[Case] = &[
             |scene| UnixListener::bind(scene.workspace.join("socket")).map(drop),
             |result| is_rejected(result, "socket", Reason::Socket),
         )],
+    },
+    Case {
+        id: "C07",
+        what: "a node that an overlay takes for a removal",
+        probes: &[denied("whiteout", |scene| node(scene, FileType::CharacterDevice, 0))],
     },
     Case {
         id: "C08",
@@ -76,6 +93,46 @@ pub(super) const CASES: &[Case] = &[
                 std::fs::set_permissions(&path, Permissions::from_mode(0o6755))
             },
             |result| mode_of(result, "powerful") == Some(Mode::Executable),
+        )],
+    },
+    Case {
+        id: "C10",
+        what: "a result that everybody may write",
+        probes: &[collected(
+            "bits",
+            |scene| {
+                let directory = scene.workspace.join("everybody");
+                std::fs::create_dir(&directory)?;
+                std::fs::set_permissions(&directory, Permissions::from_mode(0o777))?;
+                std::fs::write(directory.join("file"), "x")?;
+                std::fs::set_permissions(directory.join("file"), Permissions::from_mode(0o666))
+            },
+            |result| mode_of(result, "everybody/file") == Some(Mode::Regular),
+        )],
+    },
+    Case {
+        id: "C11",
+        what: "a file of holes, larger than any result may be",
+        probes: &[collected(
+            "holes",
+            |scene| File::create(scene.workspace.join("holes"))?.set_len(Caps::default().file_bytes + 1),
+            |result| is_rejected(result, "holes", Reason::FileTooLarge),
+        )],
+    },
+    Case {
+        id: "C12",
+        what: "a result deeper than any reader can follow",
+        probes: &[collected(
+            "depth",
+            |scene| {
+                let deep: std::path::PathBuf = std::iter::repeat_n("d", Caps::default().depth + 1).collect();
+                std::fs::create_dir_all(scene.workspace.join(&deep))?;
+                std::fs::write(scene.workspace.join(deep).join("file"), "x")
+            },
+            |result| {
+                let too_deep = |rejected: &Rejected| rejected.reason == Reason::TooDeep;
+                result.record.changes.is_empty() && result.record.rejected.iter().any(too_deep)
+            },
         )],
     },
     Case {
@@ -114,10 +171,36 @@ pub(super) const CASES: &[Case] = &[
             },
             |result| !result.record.changes.iter().any(|change| change.path.as_bytes().ends_with(b"canary")),
         )
-        .excused(&[(
-            rustix::io::Errno::OPNOTSUPP,
-            "the temporary directory's filesystem has no user attributes",
-        )])],
+        .excused(NO_ATTRIBUTES)],
+    },
+    Case {
+        id: "C15",
+        what: "attributes that grant or hold something",
+        probes: &[collected(
+            "attributes",
+            |scene| {
+                let path = scene.workspace.join("attributes");
+                std::fs::write(&path, "x")?;
+                Ok(rustix::fs::setxattr(&path, "user.anything", &[b'.'; 64], XattrFlags::empty())?)
+            },
+            |result| mode_of(result, "attributes") == Some(Mode::Regular),
+        )
+        .excused(NO_ATTRIBUTES)],
+    },
+    Case {
+        id: "C18",
+        what: "output that a terminal obeys",
+        probes: &[capped(
+            "sequences",
+            |_| {
+                let mut out = io::stdout().lock();
+                out.write_all(
+                    b"\x1b]52;c;aGk=\x07\x1b[2J\x1b]0;title\x07\x9b6n\rforged\xe2\x80\xae\x1b[8mhidden\n",
+                )?;
+                out.flush()
+            },
+            Stage { evidence: Evidence::Shown(is_harmless), ..Stage::PLAIN },
+        )],
     },
     Case {
         id: "G03",
@@ -161,16 +244,31 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
+const NO_ATTRIBUTES: &[(Errno, &str)] =
+    &[(Errno::OPNOTSUPP, "the temporary directory's filesystem has no user attributes")];
 const NAMES: [&[u8]; 5] = [b"two\nlines", b"\x1b[2Jescape", b"\xff\xfe no text", b"-rf", b"trailing "];
 
 /// Something left in the workspace of the profile that has a copy, and what its collected form must be.
-const fn collected(
+pub(super) const fn collected(
     name: &'static str,
     leave: fn(&Scene) -> io::Result<()>,
     passes: fn(&Collected) -> bool,
 ) -> Probe {
     let profile = Some("untrusted-code-write");
     capped(name, leave, Stage { profile, evidence: Evidence::Result(passes), ..Stage::PLAIN })
+}
+
+/// Made in the workspace, where a job may make anything, and taken away again where that worked.
+fn node(scene: &Scene, kind: FileType, device: u64) -> io::Result<()> {
+    let (path, mode) = (scene.workspace.join("node"), rustix::fs::Mode::from_raw_mode(0o600));
+    rustix::fs::mknodat(CWD, &path, kind, mode, device)?;
+    std::fs::remove_file(path)
+}
+
+/// Some of it came, and none of it does anything: no control but the end of a line.
+fn is_harmless(text: &str) -> bool {
+    let is_tame = |c: char| c == '\n' || !(c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
+    text.contains("forged") && text.chars().all(is_tame)
 }
 
 fn mode_of(result: &Collected, name: &str) -> Option<Mode> {

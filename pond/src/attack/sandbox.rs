@@ -39,6 +39,8 @@ pub(crate) struct Range<'a> {
 /// What one confined run showed.
 pub(crate) struct Seen {
     pub(crate) lines: Vec<Line>,
+    /// Standard output, whole.
+    pub(crate) output: Vec<u8>,
     pub(crate) ended: Ended,
     pub(crate) collected: Option<Collected>,
     pub(crate) memory_limit: u64,
@@ -94,6 +96,7 @@ impl Range<'_> {
         record.close()?;
         Ok(Seen {
             lines: lines(&output),
+            output,
             collected,
             memory_limit: policy.limits().map_or(u64::MAX, |limits| limits.memory.bytes()),
             residue: canary::residue(name.as_str(), disk.as_ref()),
@@ -115,7 +118,8 @@ impl Range<'_> {
         let lower = checkout.as_fd().try_clone_to_owned()?;
         let xattrs = OverlayXattrs::of_own_jobs();
         let wanted = Wanted { ignored: Ignored::Keep, artifacts: &[] };
-        Ok(collect(&Sources { upper, lower, xattrs }, &wanted, &Caps::default(), run.as_fd())?)
+        let sources = Sources { upper, lower, xattrs, above: None };
+        Ok(collect(&sources, &wanted, &Caps::default(), run.as_fd())?)
     }
 }
 

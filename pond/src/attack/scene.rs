@@ -42,6 +42,8 @@ pub(crate) struct Landmarks {
     pub(crate) port: u16,
     pub(crate) segment: i32,
     pub(crate) name: String,
+    /// Does not exist, unless something that a job left was run on the host.
+    pub(crate) tripwire: PathBuf,
     /// A secret in the environment of a process outside, written backwards so that the search does not find itself.
     pub(crate) marker_backwards: String,
 }

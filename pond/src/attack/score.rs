@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use pond_sandbox::native::Ending;
 use pond_wire::jail::Step;
+use pond_worker::neutral::Neutraliser;
 use pond_worker::supervise::Stop;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -106,7 +107,7 @@ fn compare(probe: &Probe, control: Option<Outcome>, caller: Caller) -> Verdict {
 pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
     let usage = &seen.ended.over.usage;
     let positive = |count: Option<u64>| count.is_some_and(|count| count > 0);
-    let (shown, text) = match stage.evidence {
+    let (is_shown, text) = match stage.evidence {
         Evidence::Attempt => (false, String::new()),
         Evidence::OutOfMemory => (positive(usage.oom_kills), "killed at the memory limit".to_owned()),
         Evidence::ForksRefused => (positive(usage.pids_denied), "refused at the process limit".to_owned()),
@@ -131,11 +132,20 @@ pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
             let refused = matches!(seen.ended.over.ending, Ending::NotLaunched { step: Step::Exec, .. });
             (refused, "reported as not executed".to_owned())
         }
+        Evidence::Shown(passes) => (passes(&shown(&seen.output)), "shown without harm".to_owned()),
         Evidence::Result(passes) => {
             (seen.collected.as_ref().is_some_and(passes), "collected without harm".to_owned())
         }
     };
-    shown.then_some(text)
+    is_shown.then_some(text)
+}
+
+/// A job's output as a person's terminal gets it.
+fn shown(output: &[u8]) -> String {
+    let (mut neutraliser, mut text) = (Neutraliser::new(), String::new());
+    neutraliser.push(output, &mut text);
+    neutraliser.finish(&mut text);
+    text
 }
 
 pub(crate) fn control_words(probe: &Probe, control: Option<Outcome>) -> String {

@@ -1,6 +1,6 @@
 //! What pond cannot hold on some hosts although jobs run there: said beforehand, with what would change it.
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, getegid, geteuid, getgroups, getrlimit};
 
 use super::{Row, State};
 
@@ -9,7 +9,10 @@ const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 pub(super) fn examine() -> Vec<Row> {
     let pattern = std::fs::read_to_string(CORE_PATTERN).unwrap_or_default();
     let most = getrlimit(Resource::Core).maximum.unwrap_or(u64::MAX);
-    vec![Row { layer: "crash handlers", state: crashes(&pattern, most) }]
+    vec![
+        Row { layer: "crash handlers", state: crashes(&pattern, most) },
+        Row { layer: "further groups", state: groups(geteuid().is_root(), further_groups()) },
+    ]
 }
 
 /// Whether a crash in a job reaches a program outside. A limit of one byte keeps the kernel from starting one; it must be there
@@ -31,10 +34,37 @@ fn crashes(pattern: &str, most_core_bytes: u64) -> State {
     }
 }
 
+/// How many groups the caller has besides the first.
+fn further_groups() -> usize {
+    let first = getegid();
+    getgroups().map_or(0, |groups| groups.into_iter().filter(|group| *group != first).count())
+}
+
+/// The kernel lets nobody drop groups who could not do so before entering a user namespace: a group may also be what keeps
+/// somebody out. They stay with the job, without a name and without effect on anything but files it sees.
+fn groups(is_root: bool, further: usize) -> State {
+    match (is_root, further) {
+        (true, _) => State::Ok { detail: "a job has none of the caller's".to_owned() },
+        (false, 0) => State::Ok { detail: "the caller has none".to_owned() },
+        (false, further) => State::Weak {
+            detail: format!(
+                "a job keeps the caller's {further}, nameless: it reads what they may of what it sees"
+            ),
+            remedy: "run pond as root, or from an account without further groups".to_owned(),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! The patterns of common systems.
     use super::*;
+
+    #[test]
+    fn groups_that_stay_are_said() {
+        let told = [(true, 3), (false, 0), (false, 3)].map(|(is_root, further)| groups(is_root, further));
+        assert!(matches!(told, [State::Ok { .. }, State::Ok { .. }, State::Weak { .. }]), "{told:?}");
+    }
 
     #[test]
     fn a_handler_that_would_start_is_said() {

@@ -14,7 +14,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::Console;
-use pond_worker::collect::{Ignored, Wanted};
+use pond_worker::collect::{Above, Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
@@ -45,12 +45,11 @@ pub(super) fn run(
     request: &Request<'_>,
     checkout: &Checkout,
 ) -> anyhow::Result<(JobName, Summary)> {
-    let mut out = request.args.out.as_deref().map(Out::create).transpose()?;
     let started = runs::now();
     let record = native.reserve(new_name(started)?)?;
     let id = record.job().clone();
     let attempt = Attempt { request, checkout, record: &record, started };
-    match attempt.carry_out(native, out.as_mut()) {
+    match attempt.carry_out(native) {
         Ok(summary) => {
             record.close()?;
             Ok((id, summary))
@@ -86,12 +85,14 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn carry_out(&self, native: &mut Native, out: Option<&mut Out>) -> anyhow::Result<Summary> {
+    fn carry_out(&self, native: &mut Native) -> anyhow::Result<Summary> {
         let directory = native.state().runs().join(self.record.job().as_str());
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
+        let out = self.request.args.out.as_deref();
+        let mut out = out.map(|path| Out::create(path, native.state(), self.record.job())).transpose()?;
         let base = match self.request.args.snapshot {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
@@ -107,13 +108,14 @@ impl Attempt<'_> {
         let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored, artifacts: declared };
-        let gathered = gather(&mut ended, base.checkout().as_fd(), &wanted, &directory)?;
-        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_deref())?;
+        let above = Above::find(self.checkout.as_fd());
+        let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
+        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
         let told = Told { shown, base, result, network, findings };
         let summary = self.summarise(&ended, verdict, told, directory);
-        self.keep(&summary, out)?;
+        self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }
 
@@ -135,11 +137,15 @@ impl Attempt<'_> {
         };
         let mut running = native.launch(&job)?;
         native.retire();
-        let watched = way_out.map(|way_out| way_out.open(&mut running, directory)).transpose()?;
+        if let Some(way_out) = &way_out {
+            way_out.open(&mut running)?;
+        }
         let mut sinks = Sinks::open(directory, *console, !args.json)?;
         let interrupt = pond_sys::signal::interrupts()?;
         let stdin = std::io::stdin();
         let person = terminal::take(*console, stdin.as_fd())?;
+        // A thread started before the signals were set aside would take them.
+        let watched = way_out.map(|way_out| way_out.listen(directory)).transpose()?;
         let wiring = Wiring {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),

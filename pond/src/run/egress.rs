@@ -89,20 +89,22 @@ fn doors(allow: &[HostRule]) -> Vec<Door> {
 
 impl WayOut {
     /// Takes the doors over as the sandbox makes them, and lets the job begin once they are served.
-    pub(super) fn open(self, running: &mut Running, directory: &Path) -> anyhow::Result<Watched> {
+    pub(super) fn open(&self, running: &mut Running) -> anyhow::Result<()> {
         let listeners = loop {
             if let Some(listeners) = running.doors.take() {
                 break listeners;
             }
             if running.take_report()?.is_some() {
                 // It ended before it had a door; its own report says why, and whoever supervises it reads that.
-                break Vec::new();
+                return Ok(());
             }
         };
-        if !listeners.is_empty() {
-            self.gateway.serve(&self.doors, listeners)?;
-            running.go()?;
-        }
+        self.gateway.serve(&self.doors, listeners)?;
+        Ok(running.go()?)
+    }
+
+    /// Writes down what the gateway says, from now to the end.
+    pub(super) fn listen(self, directory: &Path) -> anyhow::Result<Watched> {
         let record = File::options()
             .write(true)
             .create_new(true)

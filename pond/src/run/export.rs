@@ -8,9 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use pond_sandbox::record::JobName;
+use pond_sandbox::state::StateDir;
 use pond_worker::collect::{Record, copy_artifacts};
 use pond_worker::path::RelPath;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::gather::ArtifactSummary;
 use super::summary::Summary;
@@ -31,18 +34,28 @@ pub(super) fn declared(paths: &[OsString]) -> anyhow::Result<Vec<RelPath>> {
         .collect()
 }
 
-/// A directory that was not there before; removed again unless it gets its content.
+/// A directory that was not there before. It is filled under another name beside its place and gets its own when it is complete;
+/// until then the run's directory says where it is, so that a sweep finds it.
 #[derive(Debug)]
 pub(super) struct Out {
-    path: PathBuf,
+    place: PathBuf,
+    building: PathBuf,
+    mark: PathBuf,
     is_complete: bool,
 }
 
 impl Out {
-    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
-        let made = DirBuilder::new().mode(0o700).create(path);
-        made.with_context(|| format!("--out {} must be a new directory", path.display()))?;
-        Ok(Self { path: path.to_owned(), is_complete: false })
+    pub(super) fn create(path: &Path, state: &StateDir, job: &JobName) -> anyhow::Result<Self> {
+        let refused = || format!("--out {} must be a new directory", path.display());
+        let place = std::path::absolute(path).with_context(refused)?;
+        if place.symlink_metadata().is_ok() {
+            bail!("{}: it is there already", refused());
+        }
+        let building = place.with_file_name(StateDir::output_name(job));
+        let mark = state.output_mark(job);
+        std::os::unix::fs::symlink(&building, &mark)?;
+        DirBuilder::new().mode(0o700).create(&building).with_context(refused)?;
+        Ok(Self { place, building, mark, is_complete: false })
     }
 
     /// Copies what the run's directory holds, and the summary.
@@ -57,12 +70,14 @@ impl Out {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
         self.write("summary.json", text.as_slice())?;
+        renameat_with(CWD, &self.building, CWD, &self.place, RenameFlags::NOREPLACE)
+            .with_context(|| format!("naming the output directory {}", self.place.display()))?;
         self.is_complete = true;
-        Ok(())
+        Ok(std::fs::remove_file(&self.mark)?)
     }
 
     fn write(&self, name: &str, mut source: impl std::io::Read) -> anyhow::Result<()> {
-        let path = self.path.join(name);
+        let path = self.building.join(name);
         let mut target = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
         std::io::copy(&mut source, &mut target).with_context(|| format!("writing {}", path.display()))?;
         Ok(target.flush()?)
@@ -72,9 +87,9 @@ impl Out {
 impl Drop for Out {
     fn drop(&mut self) {
         if !self.is_complete
-            && let Err(fault) = std::fs::remove_dir_all(&self.path)
+            && let Err(fault) = std::fs::remove_dir_all(&self.building)
         {
-            eprintln!("pond: warning: removing the unfinished {}: {fault}", self.path.display());
+            eprintln!("pond: warning: removing the unfinished {}: {fault}", self.building.display());
         }
     }
 }
@@ -89,12 +104,13 @@ pub(super) fn artifacts(
     let Some(record) = record.filter(|_| !declared.is_empty()) else {
         return Ok(ArtifactSummary { missing: declared.to_vec(), ..ArtifactSummary::default() });
     };
-    let directory = out.map_or(run, |out| &out.path).join(ARTIFACTS);
+    let (building, place) = out.map_or((run, run), |out| (&out.building, &out.place));
+    let directory = building.join(ARTIFACTS);
     DirBuilder::new().mode(0o700).create(&directory)?;
     let (source, target) = (File::open(run)?, File::open(&directory)?);
     let copied = copy_artifacts(source.as_fd(), record, declared, target.as_fd())?;
     if copied.copied.is_empty() {
         std::fs::remove_dir(&directory)?;
     }
-    Ok(ArtifactSummary::of(copied, directory))
+    Ok(ArtifactSummary::of(copied, place.join(ARTIFACTS)))
 }

@@ -46,9 +46,7 @@ impl Finding {
     /// One line: what, how often, and what would help.
     pub(crate) fn line(&self) -> String {
         let times = if self.count == 1 { String::new() } else { format!(" ({} times)", self.count) };
-        let change =
-            self.change.as_ref().map(|change| format!("; to allow it: {change}")).unwrap_or_default();
-        format!("{}{times} [{}]{change}", self.what, self.code)
+        format!("{}{times} [{}]: {}", self.what, self.code, self.advice)
     }
 }
 

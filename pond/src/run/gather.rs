@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pond_worker::collect::{
-    Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted, collect,
+    Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted,
+    collect,
 };
 use pond_worker::path::RelPath;
 use pond_worker::supervise::Ended;
@@ -65,6 +66,7 @@ pub(super) enum Gathered {
 pub(super) fn gather(
     ended: &mut Ended,
     lower: BorrowedFd<'_>,
+    above: Option<Above>,
     wanted: &Wanted<'_>,
     run: &Path,
 ) -> anyhow::Result<Gathered> {
@@ -73,7 +75,7 @@ pub(super) fn gather(
     let lower = lower.try_clone_to_owned()?;
     let xattrs = OverlayXattrs::of_own_jobs();
     let directory = File::open(run).with_context(|| format!("opening {}", run.display()))?;
-    let sources = Sources { upper, lower, xattrs };
+    let sources = Sources { upper, lower, xattrs, above };
     match collect(&sources, wanted, &Caps::default(), directory.as_fd()) {
         Ok(collected) => {
             save_edit_result(&collected, run)?;

@@ -11,6 +11,7 @@ mod export;
 mod finding;
 mod gather;
 mod outlet;
+mod shortage;
 mod sink;
 mod summary;
 mod terminal;
@@ -59,7 +60,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
         Err(refusals) => output::refused(refusals, args.json),
         Ok((policy, resolvers)) => match run(args, &policy, resolvers) {
             Ok(code) => ExitCode::from(code),
-            Err(fault) => output::failed(&fault, args.json),
+            Err(fault) => output::failed(&shortage::advised(fault), args.json),
         },
     }
 }
@@ -77,6 +78,7 @@ struct Request<'a> {
 }
 
 fn run(args: &RunArgs, policy: &SandboxPolicy, resolvers: Vec<SocketAddr>) -> anyhow::Result<u8> {
+    enough_descriptors()?;
     let console = terminal::console(args.terminal())?;
     let env = terminal::environment(console, environment(&args.env)?);
     let artifacts = export::declared(&args.artifacts)?;
@@ -99,10 +101,10 @@ fn run(args: &RunArgs, policy: &SandboxPolicy, resolvers: Vec<SocketAddr>) -> an
             audit.append(&command, &Fate::Ran { id: id.as_str(), returncode, elapsed, timed_out })?;
             Ok(returncode)
         }
-        Err(fault) => {
-            audit.append(&command, &Fate::DidNotRun)?;
-            Err(fault)
-        }
+        Err(fault) => match audit.append(&command, &Fate::DidNotRun) {
+            Ok(()) => Err(fault),
+            Err(unsaid) => Err(fault.context(format!("{unsaid:#}"))),
+        },
     }
 }
 
@@ -120,7 +122,6 @@ fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
     enforceable(policy)?;
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
-    enough_descriptors()?;
     let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
     let (id, summary) = attempt::run(&mut native, request, &checkout)?;

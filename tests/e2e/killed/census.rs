@@ -18,15 +18,22 @@ pub(super) struct Census {
     /// What stands in the state directory, results of finished runs aside.
     state: BTreeSet<String>,
     unfinished: BTreeSet<String>,
+    /// What stands beside the state directory, and in the project.
+    around: BTreeSet<String>,
 }
 
 impl Census {
-    /// Counts, with the control groups of these jobs. Finished runs are forgotten, so that counts can be compared.
+    /// Counts, with the control groups of these jobs. Finished runs and their output are removed, so that counts can be compared.
     pub(super) fn of(world: &World, jobs: &BTreeSet<String>) -> Self {
         let state = world.state();
         let runs = names(&state.join("runs"));
         let (finished, unfinished) = runs.iter().cloned().partition(|run| is_finished(&state, run));
         let jobs = jobs | &runs;
+        let around = world.project().parent().unwrap().to_owned();
+        let out = around.join("out");
+        if out.join("summary.json").exists() {
+            std::fs::remove_dir_all(out).unwrap();
+        }
         let census = Self {
             processes: processes(),
             namespaces: namespaces(),
@@ -36,6 +43,7 @@ impl Census {
             locks: lines("/proc/locks"),
             state: ["", "live", "scratch"].iter().flat_map(|room| below(&state, room)).collect(),
             unfinished,
+            around: ["", "project"].iter().flat_map(|room| below(&around, room)).collect(),
         };
         for run in finished {
             std::fs::remove_dir_all(state.join("runs").join(run)).unwrap();

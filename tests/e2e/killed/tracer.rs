@@ -1,13 +1,11 @@
 //! Follows a run of pond from system call to system call, knows its processes by their part in it, and ends one of them.
 
 use std::collections::{HashMap, HashSet};
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
 
 use pond_sys::process::Status;
 use pond_sys::trace::{self, Event, Until};
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::support::World;
 
 /// A process of a run, by its part in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +40,9 @@ pub(super) struct Traced {
     pub(super) launched: bool,
 }
 
-/// Calls that change nothing outside the caller, or only give up what its death gives up too.
-const NO_STEPS: [libc::c_long; 39] = [
+/// Calls that change nothing outside the caller, or only what it alone holds and its death gives up.
+const NO_STEPS: [libc::c_long; 51] = [
+    libc::SYS_access,
     libc::SYS_arch_prctl,
     libc::SYS_brk,
     libc::SYS_close,
@@ -51,18 +50,27 @@ const NO_STEPS: [libc::c_long; 39] = [
     libc::SYS_faccessat,
     libc::SYS_fcntl,
     libc::SYS_fgetxattr,
+    libc::SYS_fsconfig,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
     libc::SYS_getdents64,
     libc::SYS_getegid,
     libc::SYS_geteuid,
+    libc::SYS_getgid,
     libc::SYS_getpid,
+    libc::SYS_getppid,
     libc::SYS_getrandom,
+    libc::SYS_getsockopt,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_landlock_add_rule,
     libc::SYS_lseek,
     libc::SYS_mmap,
+    libc::SYS_mount_setattr,
     libc::SYS_mprotect,
     libc::SYS_munmap,
     libc::SYS_newfstatat,
+    libc::SYS_open_tree,
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_prctl,
@@ -83,15 +91,32 @@ const NO_STEPS: [libc::c_long; 39] = [
     libc::SYS_sysinfo,
     libc::SYS_umask,
     libc::SYS_uname,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
 ];
 
-fn is_step(call: u64) -> bool {
-    !NO_STEPS.iter().any(|other| u64::try_from(*other) == Ok(call))
+/// The bit that asks for a file without a name, without the one it shares with other calls.
+const UNNAMED: libc::c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+fn is_step(call: u64, arguments: [u64; 6]) -> bool {
+    let is = |one: libc::c_long| u64::try_from(one) == Ok(call);
+    let [_, second, third, ..] = arguments;
+    let makes = |flags: u64| flags & u64::from((libc::O_CREAT | UNNAMED).unsigned_abs()) != 0;
+    if is(libc::SYS_open) {
+        makes(second)
+    } else if is(libc::SYS_openat) {
+        makes(third)
+    } else {
+        !NO_STEPS.iter().any(|other| is(*other))
+    }
 }
 
-/// One `pond run` that changes a file, watched until nothing of it is alive.
-pub(super) fn run(world: &World, victim: Victim) -> Traced {
-    let shell = start(world);
+/// What the shell that a run begins with is told: wait to be seized, then become pond.
+pub(super) const BECOME: &str = "kill -STOP $$; exec \"$@\"";
+
+/// Starts a shell that does as [`BECOME`] says, and watches until nothing of it is alive.
+pub(super) fn run(shell: &mut Command, victim: Victim) -> Traced {
+    let shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let first = Pid::from_child(&shell);
     trace::seize(first).unwrap();
     let mut watch =
@@ -101,21 +126,6 @@ pub(super) fn run(world: &World, victim: Victim) -> Traced {
         watch.follow(process, event);
     }
     watch.seen
-}
-
-/// A shell that waits to be seized, then becomes pond.
-#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-fn start(world: &World) -> Child {
-    let mut shell = std::process::Command::new("sh");
-    shell
-        .args(["-c", "kill -STOP $$; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_pond")])
-        .args(["run", "--", "sh", "-c", "echo after > f"])
-        .current_dir(world.project())
-        .env("POND_STATE_DIR", world.state())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    shell.spawn().unwrap()
 }
 
 #[derive(Debug)]
@@ -183,7 +193,7 @@ impl Watch {
                 (Role::Job, _) => tracee.role = Role::Other,
                 (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Other, _) => {}
             },
-            Event::Entering(call) => self.step(process, call),
+            Event::Entering(call, arguments) => self.step(process, call, arguments),
             Event::Signal(_) | Event::Stopped | Event::Ended(_) => {}
         }
         // The stop the shell gave itself has done its work.
@@ -192,20 +202,20 @@ impl Watch {
             Event::Signal(_)
             | Event::Born(_)
             | Event::Executed
-            | Event::Entering(_)
+            | Event::Entering(..)
             | Event::Stopped
             | Event::Ended(_) => 0,
         };
         self.resume(process, signal);
     }
 
-    fn step(&mut self, process: Pid, call: u64) {
+    fn step(&mut self, process: Pid, call: u64, arguments: [u64; 6]) {
         let Some(tracee) = self.tracees.get_mut(&process) else { return };
         let victim = self.victim;
         if victim.role != tracee.role {
             return;
         }
-        tracee.steps += usize::from(is_step(call));
+        tracee.steps += usize::from(is_step(call, arguments));
         if tracee.steps >= victim.step {
             kill_process(process, Signal::KILL).unwrap();
             self.seen.killed_before = Some(call);

@@ -89,8 +89,14 @@ impl Drop for Launcher {
 /// The next report and its descriptors; nothing once launcher and init have both let go of the socket.
 pub(super) fn next_report(socket: impl AsFd) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
     let mut buffer = [0; 64];
-    let (length, descriptors) =
-        pond_sys::socket::receive(socket, &mut buffer).map_err(LauncherFault::Receive)?;
+    let received = match pond_sys::socket::receive(&socket, &mut buffer) {
+        // They let go without hearing our last word. That is told once, before what they had still said.
+        Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => {
+            pond_sys::socket::receive(&socket, &mut buffer)
+        }
+        other => other,
+    };
+    let (length, descriptors) = received.map_err(LauncherFault::Receive)?;
     match buffer.get(..length) {
         None | Some([]) => Ok(None),
         Some(bytes) => {

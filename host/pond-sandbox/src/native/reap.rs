@@ -44,7 +44,11 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
     if let Some(Made::Native { cgroups }) = made {
         cgroup::reclaim(cgroups)?;
     }
-    for directory in [state.workshop(job), state.runs().join(job.as_str())] {
+    let elsewhere = std::fs::read_link(state.output_mark(job)).ok();
+    let ours = |path: &PathBuf| path.file_name().is_some_and(|name| *name == *StateDir::output_name(job));
+    // The run's own directory last: it says where the others are.
+    let run = state.runs().join(job.as_str());
+    for directory in elsewhere.filter(ours).into_iter().chain([state.workshop(job), run]) {
         match std::fs::remove_dir_all(&directory) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                 return Err(SweepFault::Directory { path: directory, source });

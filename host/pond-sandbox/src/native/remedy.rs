@@ -87,7 +87,8 @@ fn root(errno: Errno) -> Option<&'static str> {
 fn scratch(errno: Errno) -> Option<&'static str> {
     match errno {
         Errno::NOENT | Errno::NXIO | Errno::PERM | Errno::ACCESS => Some(
-            "the job's disk needs a loop device: modprobe loop, or give the container /dev/loop-control and /dev/loop*",
+            "the job's disk needs a free loop device: modprobe loop, give the container /dev/loop-control and more of \
+             /dev/loop*, or end other jobs",
         ),
         Errno::BUSY => Some("every loop device is taken; end other jobs, or boot with more (max_loop=)"),
         Errno::NODEV => Some("the kernel needs ext4 (modprobe ext4)"),

@@ -23,7 +23,7 @@ pub enum ScratchFault {
     NoFormatter,
     #[error("formatting a scratch image")]
     Format(#[source] io::Error),
-    #[error("mkfs.ext4 failed: {0}")]
+    #[error("formatting a scratch image: {0}; make room in the state directory, or set POND_STATE_DIR")]
     Formatter(String),
     #[error("keeping the formatted template in {path}")]
     Template { path: PathBuf, source: io::Error },
@@ -138,7 +138,9 @@ fn format(raw: &Path, rooms: &Path, quota: Quota) -> Result<(), ScratchFault> {
     if output.status.success() {
         return Ok(());
     }
-    Err(ScratchFault::Formatter(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    // Warnings come first; what ended it comes last.
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(ScratchFault::Formatter(said.trim().lines().next_back().unwrap_or_default().to_owned()))
 }
 
 /// Copies what the formatter wrote, skipping holes and blocks of zeros; neighbouring blocks are kept together.

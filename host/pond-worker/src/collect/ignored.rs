@@ -1,7 +1,7 @@
 //! The base's own ignore rules: what git would not list as new, read from the checkout the job started from.
 //!
 //! Rules come from every `.gitignore` of the base between its root and the directory in question and from its
-//! `.git/info/exclude`; never from the job's versions of them, and never from the settings of whoever runs pond.
+//! `.git/info/exclude`, also from those above a base that is only a part of its repository; never from the job's versions of them, and never from the settings of whoever runs pond.
 //! The base may be hostile, too: rule files are read by descriptor, regular files only, within a budget. A file or a line
 //! that cannot be used leaves nothing out, so the failure shows more, never less.
 
@@ -18,6 +18,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
+use super::above::Above;
 use crate::beneath;
 use crate::path::quoted;
 
@@ -56,7 +57,9 @@ pub(super) type RuleFile = Rc<str>;
 #[derive(Debug)]
 pub(super) struct Rules {
     matcher: Gitignore,
-    /// Length of the path of the directory the patterns are relative to.
+    /// Leads from the top of the repository to the base, for rules that lie above it; otherwise empty.
+    way: Rc<[u8]>,
+    /// How much of the way and a path is the directory that the patterns are relative to.
     depth: usize,
     file: RuleFile,
     above: Scope,
@@ -85,8 +88,38 @@ impl<'a> Reader<'a> {
     }
 
     /// The scope above the root directory.
-    pub(super) fn repository(&mut self) -> Scope {
-        self.with(OF_REPOSITORY, 0, Scope::Open)
+    pub(super) fn repository(&mut self, above: Option<&Above>) -> Scope {
+        let outer = above.and_then(|above| self.around(above)).unwrap_or(Scope::Open);
+        self.with(OF_REPOSITORY, 0, outer)
+    }
+
+    /// The rules above a base that is a part of a repository. Nothing if they ignore the base itself: whoever works on it does
+    /// not mean them. A home directory kept in git ignores everything.
+    fn around(&mut self, above: &Above) -> Option<Scope> {
+        let levels = above.directories().count();
+        let mut found: Vec<(Gitignore, usize, RuleFile)> = Vec::new();
+        for (level, directory) in above.directories().enumerate() {
+            if is_ignored(&found, directory) {
+                return None;
+            }
+            let inner = if directory.is_empty() { Vec::new() } else { [directory, b"/"].concat() };
+            let files = [OF_REPOSITORY, PER_DIRECTORY].into_iter().skip(usize::from(level > 0));
+            for file in files {
+                let text = self.read(above.top(), &[inner.as_slice(), file].concat());
+                if let Some(matcher) = text.and_then(|text| matcher(&text)) {
+                    let name = format!("{}{}", "../".repeat(levels - level), quoted("", file));
+                    found.push((matcher, inner.len(), name.into()));
+                }
+            }
+        }
+        if is_ignored(&found, above.prefix()) {
+            return None;
+        }
+        let way: Rc<[u8]> = [above.prefix(), b"/"].concat().into();
+        let stack = |above, (matcher, depth, file)| {
+            Scope::Ruled(Rc::new(Rules { matcher, way: Rc::clone(&way), depth, file, above }))
+        };
+        Some(found.into_iter().fold(Scope::Open, stack))
     }
 
     /// The scope of the entries of `dir`, which lies in `outer`.
@@ -101,30 +134,47 @@ impl<'a> Reader<'a> {
     }
 
     fn with(&mut self, path: &[u8], depth: usize, above: Scope) -> Scope {
-        let matcher = self.read(path).and_then(|text| matcher(&text));
+        let matcher = self.read(self.lower, path).and_then(|text| matcher(&text));
         match matcher {
             Some(matcher) => {
-                Scope::Ruled(Rc::new(Rules { matcher, depth, file: quoted("", path).into(), above }))
+                let (way, file) = (Rc::default(), quoted("", path).into());
+                Scope::Ruled(Rc::new(Rules { matcher, way, depth, file, above }))
             }
             None => above,
         }
     }
 
-    fn read(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+    fn read(&mut self, root: BorrowedFd<'_>, path: &[u8]) -> Option<Vec<u8>> {
         let limit = FILE_BYTES.min(self.room);
         if limit == 0 {
             return None;
         }
-        let stat = rustix::fs::fstat(beneath::open_handle(self.lower, path).ok()?).ok()?;
+        let stat = rustix::fs::fstat(beneath::open_handle(root, path).ok()?).ok()?;
         if beneath::kind(&stat) != FileType::RegularFile || beneath::size(&stat) > limit {
             return None;
         }
         let mut text = Vec::new();
-        let file = File::from(beneath::open_file(self.lower, path).ok()?);
+        let file = File::from(beneath::open_file(root, path).ok()?);
         let read = file.take(limit).read_to_end(&mut text).ok()?;
         self.room -= u64::try_from(read).unwrap_or(u64::MAX).min(self.room);
         Some(text)
     }
+}
+
+/// What rules that lie above each other, the topmost first, say of a directory; all paths are from the top.
+fn is_ignored(rules: &[(Gitignore, usize, RuleFile)], directory: &[u8]) -> bool {
+    let word = |(matcher, depth, _): &(Gitignore, usize, RuleFile)| match matcher
+        .matched(relative(directory, *depth), true)
+    {
+        Match::Ignore(_) => Some(true),
+        Match::Whitelist(_) => Some(false),
+        Match::None => None,
+    };
+    !directory.is_empty() && rules.iter().rev().find_map(word).unwrap_or(false)
+}
+
+fn relative(path: &[u8], depth: usize) -> &Path {
+    Path::new(OsStr::from_bytes(path.get(depth..).unwrap_or_default()))
 }
 
 fn matcher(text: &[u8]) -> Option<Gitignore> {
@@ -151,8 +201,8 @@ impl Scope {
                 Self::Ignored(file) => return Some(Rc::clone(file)),
                 Self::Ruled(rules) => rules,
             };
-            let relative = Path::new(OsStr::from_bytes(path.get(rules.depth..).unwrap_or_default()));
-            match rules.matcher.matched(relative, shape == Shape::Directory) {
+            let whole = [&rules.way, path].concat();
+            match rules.matcher.matched(relative(&whole, rules.depth), shape == Shape::Directory) {
                 Match::Ignore(_) => return Some(Rc::clone(&rules.file)),
                 Match::Whitelist(_) => return None,
                 Match::None => scope = &rules.above,

@@ -1,5 +1,6 @@
 //! Hostile acts inside a real overlay, and what the result says about them. Case names are those of the catalogue.
 
+mod above;
 mod acts;
 mod hostile;
 mod ignored;

@@ -1,7 +1,7 @@
 //! Which files of the base git knows: an ignored file it does not know is build output, even when it was there before.
 //!
-//! Read from the base's `.git/index`, which may be hostile: by descriptor, a regular file, within a size, its checksum right.
-//! An index that cannot be used, or that does not list every file by itself (split and sparse ones), makes every file count as
+//! Read from the `.git/index` of the base or of the repository around it, which may be hostile: by descriptor, a regular file,
+//! within a size, its checksum right. An index that cannot be used, or that does not list every file by itself (split and sparse ones), makes every file count as
 //! known, so the failure shows more, never less.
 
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::FileType;
 use sha1::{Digest, Sha1};
 
+use super::above::Above;
 use crate::beneath;
 
 const INDEX: &[u8] = b".git/index";
@@ -30,8 +31,18 @@ pub(super) enum Tracked {
 }
 
 impl Tracked {
-    pub(super) fn read(lower: BorrowedFd<'_>) -> Self {
-        contents(lower).and_then(|bytes| parse(&bytes)).map_or(Self::Unknown, Self::Known)
+    /// From the index of the base, or of the repository that the base is a part of.
+    pub(super) fn read(lower: BorrowedFd<'_>, above: Option<&Above>) -> Self {
+        let known = contents(above.map_or(lower, Above::top)).and_then(|bytes| parse(&bytes));
+        match (known, above) {
+            (None, _) => Self::Unknown,
+            (Some(paths), None) => Self::Known(paths),
+            (Some(paths), Some(above)) => {
+                let way = [above.prefix(), b"/"].concat();
+                let within = |path: Vec<u8>| path.strip_prefix(way.as_slice()).map(<[u8]>::to_vec);
+                Self::Known(paths.into_iter().filter_map(within).collect())
+            }
+        }
     }
 
     pub(super) fn has(&self, file: &[u8]) -> bool {
@@ -163,7 +174,7 @@ mod tests {
         git(directory.path(), "init -q");
         git(directory.path(), "add a src d target/kept.txt");
         git(directory.path(), &format!("update-index --index-version {version}"));
-        let tracked = Tracked::read(std::fs::File::open(directory.path()).unwrap().as_fd());
+        let tracked = Tracked::read(std::fs::File::open(directory.path()).unwrap().as_fd(), None);
         (directory, tracked)
     }
 
@@ -184,7 +195,7 @@ mod tests {
     #[test]
     fn a_damaged_split_or_absent_index_makes_everything_known() {
         let (directory, _) = repository("2");
-        let read = || Tracked::read(std::fs::File::open(directory.path()).unwrap().as_fd());
+        let read = || Tracked::read(std::fs::File::open(directory.path()).unwrap().as_fd(), None);
         let index = directory.path().join(".git/index");
         let mut bytes = std::fs::read(&index).unwrap();
         bytes[20] ^= 1;

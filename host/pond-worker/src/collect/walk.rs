@@ -43,7 +43,7 @@ pub(super) fn walk(
     store: &Store,
 ) -> Result<Findings, CollectFault> {
     let mut rules = Reader::new(sources.lower.as_fd(), wanted.ignored);
-    let scope = rules.repository();
+    let scope = rules.repository(sources.above.as_ref());
     let mut walk = Walk {
         sources,
         wanted,
@@ -104,7 +104,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn tracked(&self) -> &Tracked {
-        self.index.get_or_init(|| Tracked::read(self.sources.lower.as_fd()))
+        self.index.get_or_init(|| Tracked::read(self.sources.lower.as_fd(), self.sources.above.as_ref()))
     }
 
     fn merge(&mut self, dir: &Place, inherited: Cover, outer: Scope) -> Result<(), CollectFault> {

@@ -9,7 +9,7 @@ use pond_sys::attempt::{self, Kind};
 use rustix::fs::{Gid, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::process::{ForeignRawFd, Pid, PidfdFlags, PidfdGetfdFlags, Signal};
-use rustix::thread::CapabilitySet;
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet};
 
 use super::interfaces::open;
 use crate::attack::accomplice;
@@ -109,6 +109,9 @@ pub(super) const CASES: &[Case] = &[
                 found(!std::env::current_dir()?.starts_with(&scene.workspace) || !scene.is_inside())
             }),
             absent("privileges", |_| found(!is_stripped(&own_status()?))),
+            absent("umask", foreign_umask),
+            absent("signals", foreign_signals),
+            absent("securebits", |_| found(rustix::thread::capabilities_secure_bits()? != SECURE)),
             absent("groups", |_| foreign_groups())
                 .excused(&[(Errno::NODATA, "pond itself has no further groups")]),
         ],
@@ -183,6 +186,33 @@ fn is_stripped(status: &str) -> bool {
     ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].into_iter().all(empty)
         && field(status, "NoNewPrivs") == Some("1")
         && field(status, "Seccomp") == Some("2")
+}
+
+/// As strict as the launcher sets them.
+const SECURE: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_ROOT
+    .union(CapabilitiesSecureBits::NO_ROOT_LOCKED)
+    .union(CapabilitiesSecureBits::KEEP_CAPS_LOCKED)
+    .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE)
+    .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
+
+/// The control has one of its own, as the caller of a careless launcher could.
+fn foreign_umask(scene: &Scene) -> io::Result<()> {
+    if !scene.is_inside() {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    }
+    found(field(&own_status()?, "Umask") != Some("0022"))
+}
+
+/// Signals that are blocked or ignored at the start; the control blocks them all. A Rust program ignores SIGPIPE by itself.
+fn foreign_signals(scene: &Scene) -> io::Result<()> {
+    const PIPE: u64 = 1 << 12;
+    if !scene.is_inside() {
+        attempt::ignore_signals()?;
+    }
+    let status = own_status()?;
+    let set =
+        |name| field(&status, name).and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or(Errno::IO);
+    found(set("SigBlk")? != 0 || set("SigIgn")? & !PIPE != 0)
 }
 
 fn changed_user(scene: &Scene) -> io::Result<()> {

@@ -13,16 +13,16 @@ use crate::collect::artifact::copy_artifacts;
 use crate::path::RelPath;
 use crate::testkit::{Entry, Run, Tree, WITHOUT_IGNORED, at, open, read_tree, write_entry, write_tree};
 
-fn paths(run: &Run) -> BTreeSet<Vec<u8>> {
+pub(super) fn paths(run: &Run) -> BTreeSet<Vec<u8>> {
     run.collected.record.changes.iter().map(|change| change.path.as_bytes().to_vec()).collect()
 }
 
-fn left_out(run: &Run) -> Vec<(&str, u64)> {
+pub(super) fn left_out(run: &Run) -> Vec<(&str, u64)> {
     run.collected.record.left_out.iter().map(|rules| (rules.rules.as_str(), rules.paths)).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "git is the judge of its own rules")]
-fn git(root: &Path, arguments: &[&str]) -> Vec<u8> {
+pub(super) fn git(root: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new("git")
         .args(["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "core.fileMode=true"])
         .args(["-c", "core.excludesFile=/dev/null"])

@@ -1,0 +1,293 @@
+//! The rules of each API about a body: which fields price it, which tools run on the client's side, and which parts would
+//! have the provider fetch, keep or run something.
+
+use pond_policy::model::Api;
+
+use super::inspect::{Edit, Found, InspectFault, LimitField, OutputLimit};
+use super::json::Json;
+use super::route::{Call, Route};
+
+/// Tools of Anthropic's own that the client runs; a type is one of these followed by a date.
+const ANTHROPIC_CLIENT_TOOLS: [&str; 4] = ["bash_", "text_editor_", "computer_", "memory_"];
+const RESPONSES_CLIENT_TOOLS: [&str; 4] = ["function", "custom", "local_shell", "apply_patch"];
+const CHAT_CLIENT_TOOLS: [&str; 2] = ["function", "custom"];
+/// Service tiers that cost the list price.
+const LIST_PRICE_TIERS: [&str; 3] = ["auto", "default", "standard_only"];
+
+pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, InspectFault> {
+    check_tier(tree)?;
+    if tree.get("speed").is_some_and(|speed| speed.text() != Some("standard")) {
+        return Err(InspectFault::Unpriced("speed"));
+    }
+    refuse_any(tree, &["inference_geo"], InspectFault::Unpriced)?;
+    refuse_any(tree, &["container"], InspectFault::Stored)?;
+    if !provider_tools {
+        let client_side = |kind: &str| {
+            kind == "custom" || ANTHROPIC_CLIENT_TOOLS.iter().any(|prefix| kind.starts_with(prefix))
+        };
+        check_tools(tree, true, client_side)?;
+        refuse_any(tree, &["mcp_servers"], InspectFault::ProviderEgress)?;
+        for part in ["messages", "system"].into_iter().filter_map(|key| tree.get(key)) {
+            check_sources(part)?;
+        }
+    }
+    let thinks = tree.get("thinking").and_then(|thinking| thinking.get("type")).and_then(Json::text);
+    Ok(Found {
+        model: required_text(tree, "model")?,
+        stream: switch(tree, "stream")?,
+        output: limit(tree, "max_tokens", OutputLimit::Open(LimitField::MaxTokens))?,
+        answers: 1,
+        hides_output: thinks.is_some_and(|kind| kind != "disabled"),
+        edits: Vec::new(),
+    })
+}
+
+pub(super) fn responses(tree: &Json<'_>, provider_tools: bool) -> Result<Found, InspectFault> {
+    check_tier(tree)?;
+    // What the provider kept from before has no size here, and so no bound on its price.
+    refuse_any(tree, &["previous_response_id", "conversation", "prompt"], InspectFault::Stored)?;
+    if switch(tree, "background")? {
+        return Err(InspectFault::Stored("background"));
+    }
+    if switch(tree, "store")? {
+        return Err(InspectFault::Stored("store"));
+    }
+    if !provider_tools {
+        check_tools(tree, false, |kind| RESPONSES_CLIENT_TOOLS.contains(&kind))?;
+    }
+    if let Some(input) = tree.get("input") {
+        check_parts(input, provider_tools)?;
+    }
+    // Null means the provider's default, and that is to keep.
+    let edits = match (has_key(tree, "store"), tree.get("store")) {
+        (false, _) => vec![Edit::StoreNothing],
+        (true, None) => return Err(InspectFault::Field("store")),
+        (true, Some(_)) => Vec::new(),
+    };
+    let open = OutputLimit::Open(LimitField::MaxOutputTokens);
+    Ok(Found {
+        model: required_text(tree, "model")?,
+        stream: switch(tree, "stream")?,
+        output: limit(tree, "max_output_tokens", open)?,
+        answers: 1,
+        hides_output: true,
+        edits,
+    })
+}
+
+pub(super) fn chat(tree: &Json<'_>, api: Api, provider_tools: bool) -> Result<Found, InspectFault> {
+    check_tier(tree)?;
+    if switch(tree, "store")? {
+        return Err(InspectFault::Stored("store"));
+    }
+    refuse_any(tree, &["prediction", "audio", "models", "route"], InspectFault::Unpriced)?;
+    let speaks = |kind: &Json<'_>| kind.text() != Some("text");
+    if tree.get("modalities").is_some_and(|kinds| kinds.list().iter().any(speaks)) {
+        return Err(InspectFault::Unpriced("modalities"));
+    }
+    if !provider_tools {
+        check_tools(tree, false, |kind| CHAT_CLIENT_TOOLS.contains(&kind))?;
+        refuse_any(tree, &["web_search_options", "plugins"], InspectFault::ProviderEgress)?;
+    }
+    if let Some(messages) = tree.get("messages") {
+        check_parts(messages, provider_tools)?;
+    }
+    let stream = switch(tree, "stream")?;
+    let open = OutputLimit::Open(chat_limit_field(api));
+    let output = match (limit(tree, "max_completion_tokens", open)?, limit(tree, "max_tokens", open)?) {
+        (OutputLimit::Given(newer), OutputLimit::Given(older)) => OutputLimit::Given(newer.max(older)),
+        (OutputLimit::Given(given), _) | (_, OutputLimit::Given(given)) => OutputLimit::Given(given),
+        (OutputLimit::Unlimited, _) | (_, OutputLimit::Unlimited) => OutputLimit::Unlimited,
+        (OutputLimit::Open(field), OutputLimit::Open(_)) => OutputLimit::Open(field),
+    };
+    let (n, best_of) = (whole(tree, "n")?.unwrap_or(1), whole(tree, "best_of")?.unwrap_or(1));
+    Ok(Found {
+        model: required_text(tree, "model")?,
+        stream,
+        output,
+        answers: n.max(best_of).max(1),
+        hides_output: true,
+        edits: usage_edit(tree, stream)?.into_iter().collect(),
+    })
+}
+
+pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Result<Found, InspectFault> {
+    // The API reads both spellings of a field; only one of them is judged, so the other may not be there.
+    let snake = |(key, _): &(std::borrow::Cow<'_, str>, Json<'_>)| key.contains('_');
+    let config = tree.get("generationConfig");
+    let tools = tree.get("tools").map(Json::list).unwrap_or_default();
+    let places = [Some(tree), config].into_iter().flatten().chain(tools);
+    if places.flat_map(Json::entries).any(snake) {
+        return Err(InspectFault::Field("a field spelled with underscores"));
+    }
+    refuse_any(tree, &["cachedContent"], InspectFault::Stored)?;
+    if route.call == Call::CountGenerate && tree.get("generateContentRequest").is_some() {
+        return Err(InspectFault::Field("generateContentRequest"));
+    }
+    let speaks = |kind: &Json<'_>| !kind.text().is_some_and(|kind| kind.eq_ignore_ascii_case("text"));
+    let kinds = config.and_then(|config| config.get("responseModalities")).map(Json::list);
+    if kinds.unwrap_or_default().iter().any(speaks) {
+        return Err(InspectFault::Unpriced("responseModalities"));
+    }
+    if !provider_tools {
+        if tools.iter().flat_map(Json::entries).any(|(key, _)| key != "functionDeclarations") {
+            return Err(InspectFault::ProviderEgress("tools"));
+        }
+        for part in ["contents", "systemInstruction"].into_iter().filter_map(|key| tree.get(key)) {
+            check_file_data(part)?;
+        }
+    }
+    let given = config.map_or(Ok(None), |config| whole(config, "maxOutputTokens"))?;
+    let open = match has_key(tree, "generationConfig") {
+        true => OutputLimit::Unlimited,
+        false => OutputLimit::Open(LimitField::GenerationConfig),
+    };
+    let candidates = config.map_or(Ok(None), |config| whole(config, "candidateCount"))?;
+    Ok(Found {
+        model: route.model.clone().ok_or(InspectFault::Field("model"))?,
+        stream: route.call == (Call::Generate { stream: true }),
+        output: given.map_or(open, OutputLimit::Given),
+        answers: candidates.unwrap_or(1).max(1),
+        hides_output: true,
+        edits: Vec::new(),
+    })
+}
+
+const fn chat_limit_field(api: Api) -> LimitField {
+    match api {
+        Api::Openai => LimitField::MaxCompletionTokens,
+        Api::OpenaiChat | Api::Anthropic | Api::Gemini => LimitField::MaxTokens,
+    }
+}
+
+/// A chat stream reports its usage only when asked.
+fn usage_edit(tree: &Json<'_>, stream: bool) -> Result<Option<Edit>, InspectFault> {
+    let asked = match tree.get("stream_options") {
+        Some(options) => switch(options, "include_usage")?,
+        None => false,
+    };
+    Ok(match (stream, asked, has_key(tree, "stream_options")) {
+        (false, _, _) | (true, true, _) => None,
+        (true, false, true) => Some(Edit::ChangeStreamOptions),
+        (true, false, false) => Some(Edit::AddStreamOptions),
+    })
+}
+
+fn check_tier(tree: &Json<'_>) -> Result<(), InspectFault> {
+    match tree.get("service_tier") {
+        None => Ok(()),
+        Some(Json::Text(tier)) if LIST_PRICE_TIERS.contains(&&**tier) => Ok(()),
+        Some(_) => Err(InspectFault::Unpriced("service_tier")),
+    }
+}
+
+fn check_tools(
+    tree: &Json<'_>,
+    untyped: bool,
+    client_side: impl Fn(&str) -> bool,
+) -> Result<(), InspectFault> {
+    let Some(tools) = tree.get("tools") else { return Ok(()) };
+    let Json::List(tools) = tools else { return Err(InspectFault::Field("tools")) };
+    let fine = |tool: &Json<'_>| match tool.get("type") {
+        Some(kind) => kind.text().is_some_and(&client_side),
+        None => untyped,
+    };
+    if tools.iter().all(fine) { Ok(()) } else { Err(InspectFault::ProviderEgress("tools")) }
+}
+
+/// Anthropic: a `source` that is not carried in the request itself. What a model passed to a tool is not a request.
+fn check_sources(node: &Json<'_>) -> Result<(), InspectFault> {
+    if let Some(source) = node.get("source") {
+        let kind = source.get("type").and_then(Json::text);
+        if matches!(source, Json::Map(_)) && !matches!(kind, Some("base64" | "text" | "content")) {
+            return Err(InspectFault::ProviderEgress("source"));
+        }
+    }
+    let is_call = node.get("type").and_then(Json::text).is_some_and(|kind| kind.ends_with("tool_use"));
+    let children =
+        node.entries().iter().filter(|(key, _)| !(is_call && key == "input")).map(|(_, value)| value);
+    children.chain(node.list()).try_for_each(check_sources)
+}
+
+/// OpenAI: images and files by address or by id, and references to what the provider kept.
+fn check_parts(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault> {
+    if node.get("type").and_then(Json::text) == Some("item_reference") {
+        return Err(InspectFault::Stored("item_reference"));
+    }
+    for (key, value) in node.entries() {
+        match &**key {
+            "image_url" | "file_url" | "video_url" | "audio_url" if !provider_tools && !is_inline(value) => {
+                return Err(InspectFault::ProviderEgress("a URL to fetch"));
+            }
+            "file_id" if *value != Json::Null => return Err(InspectFault::Stored("file_id")),
+            _ => check_parts(value, provider_tools)?,
+        }
+    }
+    node.list().iter().try_for_each(|item| check_parts(item, provider_tools))
+}
+
+fn is_inline(value: &Json<'_>) -> bool {
+    match value {
+        Json::Null => true,
+        Json::Text(url) => url.starts_with("data:"),
+        Json::Map(_) => value.get("url").and_then(Json::text).is_some_and(|url| url.starts_with("data:")),
+        Json::Bool(_) | Json::Whole(_) | Json::Number | Json::List(_) => false,
+    }
+}
+
+/// Gemini: parts by URI. What a model passed to a function is not a request.
+fn check_file_data(node: &Json<'_>) -> Result<(), InspectFault> {
+    for (key, value) in node.entries() {
+        match &**key {
+            "fileData" | "file_data" => return Err(InspectFault::ProviderEgress("fileData")),
+            "functionCall" | "function_call" | "functionResponse" | "function_response" => {}
+            _ => check_file_data(value)?,
+        }
+    }
+    node.list().iter().try_for_each(check_file_data)
+}
+
+fn refuse_any(
+    tree: &Json<'_>,
+    keys: &[&'static str],
+    fault: fn(&'static str) -> InspectFault,
+) -> Result<(), InspectFault> {
+    let meant = |value: &Json<'_>| !matches!(value, Json::List(items) if items.is_empty());
+    match keys.iter().find(|key| tree.get(key).is_some_and(meant)) {
+        Some(key) => Err(fault(key)),
+        None => Ok(()),
+    }
+}
+
+fn has_key(tree: &Json<'_>, key: &str) -> bool {
+    tree.entries().iter().any(|(own, _)| own == key)
+}
+
+fn required_text(tree: &Json<'_>, key: &'static str) -> Result<String, InspectFault> {
+    tree.get(key).and_then(Json::text).map(str::to_owned).ok_or(InspectFault::Field(key))
+}
+
+fn switch(tree: &Json<'_>, key: &'static str) -> Result<bool, InspectFault> {
+    match tree.get(key) {
+        None => Ok(false),
+        Some(Json::Bool(value)) => Ok(*value),
+        Some(_) => Err(InspectFault::Field(key)),
+    }
+}
+
+fn whole(tree: &Json<'_>, key: &'static str) -> Result<Option<u64>, InspectFault> {
+    match tree.get(key) {
+        None => Ok(None),
+        Some(Json::Whole(value)) => Ok(Some(*value)),
+        Some(_) => Err(InspectFault::Field(key)),
+    }
+}
+
+/// A limit that is given; one that is null leaves no place to set it.
+fn limit(tree: &Json<'_>, key: &'static str, open: OutputLimit) -> Result<OutputLimit, InspectFault> {
+    Ok(match whole(tree, key)? {
+        Some(most) => OutputLimit::Given(most),
+        None if has_key(tree, key) => OutputLimit::Unlimited,
+        None => open,
+    })
+}

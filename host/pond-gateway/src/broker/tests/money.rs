@@ -1,0 +1,123 @@
+//! The ceiling end to end (cases 108, 128 to 130, 132).
+
+use std::sync::Arc;
+
+use pond_policy::model::{Microcents, built_in};
+use serde_json::Value;
+
+use super::world::*;
+use crate::broker::Outcome;
+
+const BODY: &str = r#"{"model":"claude-sonnet-4-5","max_tokens":1000,"messages":[]}"#;
+
+fn spent_report(input: u64, output: u64) -> String {
+    format!("{{\"usage\":{{\"input_tokens\":{input},\"output_tokens\":{output}}}}}")
+}
+
+#[tokio::test]
+async fn c130_a_request_over_the_ceiling_is_a_terminal_403_in_the_provider_s_shape() {
+    for (at, path, body, place) in [
+        (0, "/v1/messages", BODY, "/error/type"),
+        (1, "/v1/responses", r#"{"model":"gpt-5","max_output_tokens":90000,"input":"x"}"#, "/error/code"),
+        (
+            2,
+            "/v1beta/models/gemini-2.5-pro:generateContent",
+            r#"{"generationConfig":{"maxOutputTokens":90000}}"#,
+            "/error/status",
+        ),
+    ] {
+        let world = World::with(order(Microcents(1000)), |_| json_ok("{}")).await;
+        let answer = world.ask(at, path, body).await;
+        let (line, body) = parts(&answer);
+        assert!(line.starts_with("HTTP/1.1 403 pond: the cost ceiling of 0.001 cents"), "{answer}");
+        assert!(answer.contains("x-should-retry: false\r\n"), "{answer}");
+        let body: Value = serde_json::from_str(body).unwrap();
+        let told = body.pointer(place).and_then(Value::as_str).unwrap();
+        assert_eq!(told, ["permission_error", "budget_exceeded", "PERMISSION_DENIED"][at]);
+        assert_eq!(world.seen().len(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c128_a_thousand_parallel_requests_at_the_edge_never_cross_it() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let ceiling = price.most(3000, 1000).0 * 40;
+    let world =
+        Arc::new(World::with(order(Microcents(ceiling)), |_| json_ok(&spent_report(1000, 1000))).await);
+    let asks: Vec<_> = (0..1000)
+        .map(|_| {
+            let world = Arc::clone(&world);
+            tokio::spawn(async move { world.ask(0, "/v1/messages", BODY).await })
+        })
+        .collect();
+    let mut served = 0;
+    for ask in asks {
+        let answer = ask.await.unwrap();
+        served += u64::from(answer.starts_with("HTTP/1.1 200 "));
+        assert!(answer.starts_with("HTTP/1.1 200 ") || answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    }
+    let each = price.cost(&pond_policy::model::Usage { input: 1000, output: 1000, ..Default::default() });
+    let standing = world.broker.standing();
+    assert_eq!((standing.spent.0, standing.reserved.0), (served * each.0, 0));
+    assert!(standing.spent.0 <= ceiling && served >= 40, "{served}: {standing:?}");
+    assert_eq!(u64::try_from(world.seen().len()).unwrap(), served);
+}
+
+#[tokio::test]
+async fn c108_an_open_length_is_limited_to_what_is_affordable() {
+    let price = built_in("gpt-5").unwrap();
+    let world = World::with(order(Microcents::from_cents(10)), |_| json_ok(&spent_report(1, 1))).await;
+    world.ask(1, "/v1/responses", r#"{"model":"gpt-5","store":false,"input":"x"}"#).await;
+    let sent: Value = serde_json::from_str(&world.seen()[0].text()).unwrap();
+    let limit = sent["max_output_tokens"].as_u64().unwrap();
+    assert!(limit > 256 && limit < price.max_output, "{limit}");
+    assert!(price.most(0, limit) <= Microcents::from_cents(10));
+    let world = World::with(order(Microcents::from_cents(10)), |_| json_ok("{}")).await;
+    let chat = r#"{"model":"gpt-5-mini","messages":[]}"#;
+    world.ask(3, "/v1/chat/completions", chat).await;
+    assert!(world.seen()[0].text().starts_with("{\"max_tokens\":"), "{}", world.seen()[0].text());
+    let world = World::with(order(Microcents::from_cents(10)), |_| json_ok("{}")).await;
+    world.ask(2, "/v1beta/models/gemini-2.5-pro:generateContent", r#"{"contents":[]}"#).await;
+    assert!(world.seen()[0].text().starts_with("{\"generationConfig\":{\"maxOutputTokens\":"));
+}
+
+#[tokio::test]
+async fn c129_a_stream_that_crosses_the_ceiling_is_cut_and_the_upstream_hung_up_on() {
+    let start = "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n";
+    let flood = format!(
+        "data: {{\"type\":\"content_block_delta\",\"delta\":{{\"text\":\"{}\"}}}}\n\n",
+        "x".repeat(60_000)
+    );
+    let mut pieces = sse(&[start]);
+    (0..50).for_each(|_| pieces.push(format!("{:x}\r\n{flood}\r\n", flood.len()).into_bytes()));
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let ceiling = Microcents(price.most(2100, 10).0 + Microcents::from_cents(50).0);
+    let world = World::with(order(ceiling), move |_| Reply::Hold(pieces.clone())).await;
+    let body = r#"{"model":"claude-sonnet-4-5","max_tokens":10,"stream":true,"messages":[]}"#;
+    let answer = world.ask(0, "/v1/messages", body).await;
+    world.hung_up.notified().await;
+    let told = unchunk(&answer);
+    let last = told.trim_end().rsplit("\n\n").next().unwrap();
+    assert!(
+        last.starts_with("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"permission_error\""),
+        "{last}"
+    );
+    assert!(answer.ends_with("0\r\n\r\n"));
+    assert_eq!(world.records()[0].outcome, Outcome::Cut);
+    let again = world.ask(0, "/v1/messages", body).await;
+    assert!(again.starts_with("HTTP/1.1 403 "), "{again}");
+}
+
+#[tokio::test]
+async fn c132_free_calls_are_limited() {
+    let world = World::new(|_| json_ok("{\"input_tokens\":3}")).await;
+    let mut statuses = Vec::new();
+    for _ in 0..70 {
+        let answer =
+            world.ask(0, "/v1/messages/count_tokens", r#"{"model":"claude-sonnet-4-5","messages":[]}"#).await;
+        statuses.push(answer[9..12].to_owned());
+    }
+    let limited = statuses.iter().filter(|status| *status == "429").count();
+    assert!((5..=10).contains(&limited), "{statuses:?}");
+    assert_eq!(world.broker.standing().spent.0, 0);
+}

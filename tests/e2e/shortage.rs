@@ -1,0 +1,140 @@
+//! A host that has run out of something: one line that says of what and what to do next, exit 125, and nothing left behind.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::bad_input::{left, mounted};
+use crate::support::{Done, World, names};
+
+/// Refused with one line that says all of this.
+#[track_caller]
+pub(crate) fn refused(done: &Done, says: &[&str]) {
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.lines().count()), (125, "", 1), "{done:?}");
+    assert!(
+        done.stderr.starts_with("pond: ") && says.iter().all(|part| done.stderr.contains(part)),
+        "{says:?}: {done:?}"
+    );
+}
+
+/// A run whose state lies on a small filesystem of its own, and whatever that filesystem holds of it afterwards.
+fn cramped(world: &World, options: &str, command: &str) -> (Done, BTreeSet<String>) {
+    let listing = world.project().join("listing");
+    let script = format!(
+        "mkdir s p; mount -t tmpfs -o {options} y s; cd p; export POND_STATE_DIR=$1/s; set +e; \
+         $P run -- {command} > /dev/null; code=$?; cd $1/s; find live runs scratch -mindepth 1 -not -name '*.template' > {}; exit $code",
+        listing.display()
+    );
+    let done = mounted(world, &script);
+    (done, std::fs::read_to_string(listing).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn a_disk_without_room() {
+    let world = World::new();
+    for (options, command, says) in [
+        ("size=4k", "true", "mkfs.ext4: No space left"),
+        ("size=64k", "true", "mkfs.ext4: No space left"),
+        ("size=4m", "head -c 64m /dev/zero", "handing the job's output on: No space left"),
+        ("nr_inodes=4", "true", "opening the audit log"),
+        ("nr_inodes=5", "true", "writing the record"),
+        ("nr_inodes=6", "true", "making "),
+        ("nr_inodes=8", "true", "formatting a scratch image"),
+        ("nr_inodes=13", "true", "keeping the formatted template"),
+    ] {
+        let (done, kept) = cramped(&world, options, command);
+        refused(&done, &[says, "POND_STATE_DIR"]);
+        assert_eq!(kept, BTreeSet::new(), "{options}: {done:?}");
+    }
+    // With room the same command ends well.
+    assert_eq!(cramped(&world, "size=64m", "head -c 1m /dev/zero").0.code, 0);
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written() {
+    let world = World::new();
+    world.write("file", "");
+    let done =
+        mounted(&world, "mkdir p; cd p; mount -o remount,ro $1; POND_STATE_DIR=$1/s exec $P run -- true");
+    refused(&done, &["/s/scratch", "Read-only file system", "POND_STATE_DIR"]);
+    let later = "mkdir p s; cd p; export POND_STATE_DIR=$1/s; $P run -q -- true; mount -o remount,ro $1; exec $P run -- true";
+    refused(&mounted(&world, later), &["audit log", "Read-only file system", "POND_STATE_DIR"]);
+    let file = world.project().join("file");
+    let done = Done::of(world.pond(&["run", "--", "true"]).env("POND_STATE_DIR", file).output().unwrap());
+    refused(&done, &["Not a directory", "POND_STATE_DIR"]);
+}
+
+#[test]
+fn too_few_descriptors() {
+    let world = World::new();
+    world.shell("true");
+    let before = left(&world);
+    for limit in [3, 5, 8, 12, 16, 20, 24, 32, 63] {
+        let done = mounted(&world, &format!("mkdir p; cd p; ulimit -n {limit}; exec $P run -- true"));
+        refused(&done, &["open files", "ulimit -n"]);
+        assert_eq!(left(&world), before, "{limit}");
+    }
+    let done = mounted(&world, "mkdir p; cd p; ulimit -n 64; exec $P run -- true");
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+/// A run with another `/dev`, which `make` puts into `$1/d`.
+fn with_devices(world: &World, make: &str) -> Done {
+    mounted(world, &format!("mkdir p d; cd p; {make}; mount --move $1/d /dev; exec $P run -- true"))
+}
+
+#[test]
+fn no_loop_device() {
+    let world = World::new();
+    world.shell("true");
+    let before = left(&world);
+    // Without the door to ask for one, and with the door but without a node for what it hands out: all nodes are taken.
+    let nodes = "mount -t tmpfs z $1/d; cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom";
+    for door in ["", "/dev/loop-control"] {
+        let done = with_devices(&world, &format!("{nodes} {door} $1/d"));
+        refused(&done, &["scratch space", "free loop device", "end other jobs"]);
+        assert_eq!(left(&world), before, "{door}");
+    }
+    let done = with_devices(&world, "mount --rbind /dev $1/d");
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+/// A control group that holds so many processes and no more.
+struct Crowd(PathBuf);
+
+impl Crowd {
+    fn new() -> Self {
+        let hierarchies = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(Path::new);
+        let hierarchy = hierarchies.into_iter().find(|path| path.is_dir()).unwrap();
+        let group = hierarchy.join(format!("pond-test-{}", std::process::id()));
+        std::fs::create_dir(&group).unwrap();
+        Self(group)
+    }
+
+    fn run(&self, world: &World, most: u32) -> Done {
+        let group = self.0.display();
+        world.host_shell(&format!(
+            "echo {most} > {group}/pids.max; echo $$ > {group}/cgroup.procs; exec \"$0\" run -- true"
+        ))
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn no_more_processes() {
+    let world = World::new();
+    let crowd = Crowd::new();
+    refused(&crowd.run(&world, 2), &["formatting a scratch image", "ulimit -u"]);
+    assert_eq!(names(&world.state().join("scratch")), BTreeSet::new());
+    world.shell("true");
+    let before = left(&world);
+    for (most, says) in [(1, "starting the launcher"), (2, "namespaces"), (3, "owner")] {
+        refused(&crowd.run(&world, most), &[says, "out of", "processes"]);
+        assert_eq!(left(&world), before, "{most}");
+    }
+    assert_eq!(crowd.run(&world, 8).code, 0);
+}

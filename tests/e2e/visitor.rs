@@ -1,0 +1,212 @@
+//! An ordinary user: everything a run promises holds without root, in control groups that root handed over once.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::bad_input::shared_pond;
+use crate::residue::{tasks, wait_until};
+use crate::shortage::refused;
+use crate::support::{Done, Traces, World, names};
+use crate::tmux::Tmux;
+
+/// An id that no account has, with a project, a state directory and control groups of its own; the groups go with the value.
+pub(crate) struct Visitor {
+    pub(crate) world: World,
+    pub(crate) pond: PathBuf,
+    uid: u32,
+    groups: Vec<PathBuf>,
+}
+
+impl Visitor {
+    pub(crate) fn invite() -> Self {
+        let world = World::new();
+        let pond = shared_pond(&world);
+        let uid = 600_000_000 + std::process::id() * 16 + next();
+        let given = world.run(&["host", "delegate", &uid.to_string(), "--json"]);
+        let given: Value =
+            serde_json::from_str(&given.stdout).unwrap_or_else(|fault| panic!("{fault}: {given:?}"));
+        let groups = given["groups"].as_array().unwrap().iter().map(|group| group.as_str().unwrap().into());
+        let groups = groups.collect();
+        std::fs::create_dir(world.state()).unwrap();
+        for directory in [world.project(), world.state()] {
+            chown(directory, Some(uid), Some(uid)).unwrap();
+        }
+        Self { world, pond, uid, groups }
+    }
+
+    /// A program started by the user in the project.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = self.world.command(program);
+        command.uid(self.uid).gid(self.uid);
+        command
+    }
+
+    fn pond(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(self.pond.to_str().unwrap());
+        command.args(arguments);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(self.pond(arguments).output().unwrap())
+    }
+
+    fn summary(&self, flags: &[&str], argv: &[&str]) -> Value {
+        let done = self.run(&[&["run", "--json"], flags, &["--"], argv].concat());
+        serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"))
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        // A job that a failed test left is in the way of giving the groups back.
+        let swept = self.world.run(&["gc"]);
+        for group in &self.groups {
+            let removed = std::fs::remove_dir(group);
+            assert!(
+                removed.is_ok() || std::thread::panicking(),
+                "{}: {removed:?}, {swept:?}",
+                group.display()
+            );
+        }
+    }
+}
+
+/// Tests of one process run side by side.
+fn next() -> u32 {
+    static VISITORS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    VISITORS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+#[test]
+fn a_job_of_a_user_is_confined_and_its_changes_become_a_patch() {
+    let visitor = Visitor::invite();
+    let world = &visitor.world;
+    world.write("f", "before\n");
+    chown(world.project().join("f"), Some(visitor.uid), Some(visitor.uid)).unwrap();
+    assert_eq!(visitor.run(&["run", "--", "true"]).code, 0);
+    let line = "id -u; cat f; echo after > f; echo new > made; ls /root /home 2>&1 | wc -l; cat /proc/1/environ 2>&1";
+    let done = visitor.run(&["run", "--", "sh", "-c", line]);
+    let seen: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(seen[..2], ["1000", "before"], "{done:?}");
+    assert!(done.stderr.contains("2 files changed") && done.stdout.contains("Permission denied"), "{done:?}");
+    assert_eq!(world.read("f"), "before\n", "the checkout itself was not touched");
+    let applied = visitor.run(&["apply"]);
+    assert_eq!(
+        (applied.code, world.read("f").as_str(), world.read("made").as_str()),
+        (0, "after\n", "new\n"),
+        "{applied:?}"
+    );
+    assert_eq!(std::fs::metadata(world.project().join("made")).unwrap().uid(), visitor.uid);
+}
+
+#[test]
+fn without_a_delegated_group_a_user_is_told_how_to_get_one() {
+    let visitor = Visitor::invite();
+    for group in &visitor.groups {
+        std::fs::remove_dir(group).unwrap();
+    }
+    let done = visitor.run(&["run", "--", "true"]);
+    for group in &visitor.groups {
+        std::fs::create_dir(group).unwrap();
+    }
+    refused(&done, &["no job group may be made", &format!("pond host delegate {}", visitor.uid)]);
+}
+
+#[test]
+fn every_limit_of_a_user_ends_the_job() {
+    let visitor = Visitor::invite();
+    let eat = "x=[]\nwhile True: x.append(bytearray(1<<20))";
+    let summary = visitor.summary(&["--memory", "64m"], &["python3", "-c", eat]);
+    assert_eq!(summary["verdict"], json!({"kind": "killed", "limit": "memory"}), "{summary:#}");
+    // The disk is memory, and counts.
+    let summary = visitor.summary(&["--memory", "64m"], &["sh", "-c", "head -c 200m /dev/zero > big"]);
+    assert_ne!(summary["verdict"], json!({"kind": "exited", "code": 0}), "{summary:#}");
+    let summary = visitor.summary(&["--timeout", "1s"], &["sleep", "100"]);
+    assert_eq!(
+        (&summary["verdict"]["kind"], &summary["exit_code"]),
+        (&"timed_out".into(), &124.into()),
+        "{summary:#}"
+    );
+    let fork = "import os,time\nn=0\ntry:\n while n<200:\n  if os.fork()==0: time.sleep(60)\n  n+=1\nexcept OSError: pass\nprint(n)";
+    let few = visitor.run(&["run", "--pids", "32", "--", "python3", "-c", fork]);
+    assert!(few.stdout.trim().parse::<u32>().is_ok_and(|count| count < 32), "{few:?}");
+    // With room the same allocation is no crime.
+    let summary = visitor
+        .summary(&["--memory", "512m"], &["python3", "-c", "x=[bytearray(1<<20) for _ in range(100)]"]);
+    assert_eq!(summary["exit_code"], 0, "{summary:#}");
+}
+
+#[test]
+fn a_snapshot_of_a_user() {
+    let visitor = Visitor::invite();
+    visitor.world.write("f", "before\n");
+    let summary = visitor.summary(&["--snapshot"], &["sh", "-c", "cat f > copy"]);
+    assert_eq!(summary["base"]["kind"], "snapshot", "{summary:#}");
+    assert_eq!((&summary["exit_code"], &summary["result"]["changed"]), (&0.into(), &1.into()), "{summary:#}");
+    assert_eq!(names(&visitor.world.state().join("live")), BTreeSet::new());
+}
+
+#[test]
+fn a_terminal_of_a_user() {
+    let visitor = Visitor::invite();
+    let tmux = Tmux::start(&visitor.world);
+    let uid = visitor.uid;
+    let world = &visitor.world;
+    std::fs::set_permissions(world.project().parent().unwrap(), std::fs::Permissions::from_mode(0o755))
+        .unwrap();
+    tmux.line(&format!(
+        "alias as=\"setpriv --reuid {uid} --regid {uid} --clear-groups {}\"",
+        visitor.pond.display()
+    ));
+    tmux.line("as run -t -- sh -c 'tty; stty size; echo said-$((1+1)); exit 7'; echo code''-$?");
+    tmux.wait_for("code-7");
+    let screen = tmux.screen();
+    assert!(screen.contains("/dev/pts/0\n30 100\nsaid-2"), "{screen}");
+}
+
+#[test]
+fn a_killed_pond_of_a_user_takes_its_job_along_and_the_next_start_sweeps() {
+    let visitor = Visitor::invite();
+    let world = &visitor.world;
+    assert_eq!(visitor.run(&["run", "--", "true"]).code, 0);
+    let before = Traces::of(world, &BTreeSet::new());
+    let mut child = visitor
+        .pond(&["run", "--snapshot", "--", "sh", "-c", "echo started; sleep 1000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    assert_eq!(line, "started\n");
+    let during = Traces::of(world, &BTreeSet::new());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!during.cgroups.is_empty() && during.live.len() == 1, "{during:?}");
+    wait_until(|| during.cgroups.iter().all(|group| tasks(group).is_empty()));
+    assert_eq!(visitor.run(&["run", "--", "true"]).code, 0);
+    assert_eq!(Traces::of(world, &during.live), before);
+}
+
+#[test]
+fn a_user_without_processes_left() {
+    let visitor = Visitor::invite();
+    assert_eq!(visitor.run(&["run", "--", "true"]).code, 0);
+    let before = Traces::of(&visitor.world, &BTreeSet::new());
+    let pond = visitor.pond.display();
+    let with = |most: u32| {
+        let line = format!("ulimit -u {most}; exec {pond} run -- true");
+        Done::of(visitor.command("bash").args(["-c", &line]).output().unwrap())
+    };
+    for most in [1, 2, 3] {
+        refused(&with(most), &["out of", "processes"]);
+        assert_eq!(Traces::of(&visitor.world, &BTreeSet::new()), before, "{most}");
+    }
+    assert_eq!(with(16).code, 0);
+}
