@@ -5,6 +5,8 @@
 
 mod catalogue;
 mod clients;
+mod crowd;
 mod hello;
 mod plain;
+mod rules;
 mod world;

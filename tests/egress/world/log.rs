@@ -20,6 +20,10 @@ pub(crate) enum Event {
         bytes: Vec<u8>,
     },
     Request(Request),
+    /// A connection ended, by whichever side.
+    End {
+        to: SocketAddr,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +59,7 @@ impl Log {
     pub(crate) fn queries(&self) -> Vec<String> {
         let name = |event| match event {
             Event::Query { name, .. } => Some(name),
-            Event::Dial { .. } | Event::First { .. } | Event::Request(_) => None,
+            Event::Dial { .. } | Event::First { .. } | Event::Request(_) | Event::End { .. } => None,
         };
         self.all().into_iter().filter_map(name).collect()
     }
@@ -63,7 +67,7 @@ impl Log {
     pub(crate) fn dials(&self) -> Vec<SocketAddr> {
         let address = |event| match event {
             Event::Dial { to } => Some(to),
-            Event::Query { .. } | Event::First { .. } | Event::Request(_) => None,
+            Event::Query { .. } | Event::First { .. } | Event::Request(_) | Event::End { .. } => None,
         };
         self.all().into_iter().filter_map(address).collect()
     }
@@ -72,7 +76,11 @@ impl Log {
     pub(crate) fn first_bytes(&self, address: SocketAddr) -> Vec<Vec<u8>> {
         let bytes = |event| match event {
             Event::First { to, bytes } if to == address => Some(bytes),
-            Event::First { .. } | Event::Dial { .. } | Event::Query { .. } | Event::Request(_) => None,
+            Event::First { .. }
+            | Event::Dial { .. }
+            | Event::Query { .. }
+            | Event::Request(_)
+            | Event::End { .. } => None,
         };
         self.all().into_iter().filter_map(bytes).collect()
     }
@@ -80,7 +88,7 @@ impl Log {
     pub(crate) fn requests(&self) -> Vec<Request> {
         let request = |event| match event {
             Event::Request(request) => Some(request),
-            Event::Dial { .. } | Event::First { .. } | Event::Query { .. } => None,
+            Event::Dial { .. } | Event::First { .. } | Event::Query { .. } | Event::End { .. } => None,
         };
         self.all().into_iter().filter_map(request).collect()
     }

@@ -67,8 +67,11 @@ fn listen(port: u16, log: &Log, work: impl Fn(TcpStream, SocketAddr) + Send + Sy
             let Ok(to) = stream.local_addr() else { continue };
             let to = SocketAddr::new(to.ip().to_canonical(), to.port());
             log.note(Event::Dial { to });
-            let work = Arc::clone(&work);
-            std::thread::spawn(move || work(stream, to));
+            let (work, log) = (Arc::clone(&work), log.clone());
+            std::thread::spawn(move || {
+                work(stream, to);
+                log.note(Event::End { to });
+            });
         }
     });
 }

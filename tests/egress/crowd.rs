@@ -1,0 +1,115 @@
+//! Many at once, and the end of a job (cases 61, 68, 82, 84, 86 and 89).
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::world::log::Event;
+use crate::world::zone::{DOMAIN, Script, public};
+use crate::world::{Done, Plan, World};
+
+/// What the jobs of these tests are written with.
+const PRELUDE: &str = r#"
+import json, socket, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+def connect(host, port=3128):
+    s = socket.create_connection(("127.0.0.1", port), 20)
+    s.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n".encode())
+    return s, s.recv(4096).decode()
+def status(host, port=3128):
+    s, reply = connect(host, port)
+    s.close()
+    return int(reply.split()[1])
+"#;
+
+fn job(world: &World, rule: &str, script: &str) -> Value {
+    world.write("job.py", format!("{PRELUDE}{script}"));
+    let run = ["run", "--quiet", "--allow-host", rule, "--", "/usr/bin/python3", "job.py"];
+    let done = Done::from(world.pond(&run).output().unwrap());
+    serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"))
+}
+
+#[test]
+fn a_wildcard_names_a_bounded_number_of_hosts() {
+    let world = World::new(Plan::default());
+    let script = r#"print(json.dumps([status(f"n{n}.wild.pondworld.net") for n in range(258)] + [status("n0.wild.pondworld.net")]))"#;
+    let statuses = job(&world, &format!("*.wild.{DOMAIN}"), script);
+    let expected: Vec<u16> = [vec![200; 256], vec![403; 2], vec![200]].concat();
+    assert_eq!(statuses, json!(expected));
+    let asked: std::collections::BTreeSet<String> = world.log.queries().into_iter().collect();
+    assert_eq!(asked.len(), 256, "names told to the owner of the domain");
+}
+
+#[test]
+fn many_who_ask_for_one_name_ask_once() {
+    let name = format!("slow.{DOMAIN}");
+    let script = Script::Late(200, vec![public(&name).into()]);
+    let world = World::new(Plan { names: vec![(name.clone(), script)], ..Plan::default() });
+    let script = r#"
+with ThreadPoolExecutor(100) as pool:
+    print(json.dumps(list(pool.map(status, ["slow.pondworld.net"] * 100))))"#;
+    assert_eq!(job(&world, &name, script), json!(vec![200; 100]));
+    // One question per family; a resolver in a hurry repeats each at most twice.
+    let asked = world.log.queries().len();
+    assert!((2..=6).contains(&asked), "asked {asked} times");
+}
+
+#[test]
+fn tunnels_are_counted_and_given_back() {
+    let world = World::new(Plan::default());
+    let name = format!("busy.{DOMAIN}");
+    let script = r#"
+host = "busy.pondworld.net"
+with ThreadPoolExecutor(32) as pool:
+    open_tunnels = list(pool.map(connect, [host] * 256))
+more, reply = connect(host)
+for s, _ in open_tunnels[:3]: s.close()
+time.sleep(0.5)
+print(json.dumps([
+    sorted({reply.split()[1] for _, reply in open_tunnels}),
+    reply.split()[1], "retry-after:" in reply.lower(),
+    [status(host) for _ in range(3)],
+]))"#;
+    assert_eq!(job(&world, &name, script), json!([["200"], "429", true, [200, 200, 200]]));
+}
+
+/// The end of a job is the end of everything it had open.
+#[test]
+fn a_killed_job_leaves_no_tunnel() {
+    let world = World::new(Plan::default());
+    let name = format!("kept.{DOMAIN}");
+    world.write(
+        "job.py",
+        format!("{PRELUDE}s, _ = connect({name:?})\nprint('open', flush=True)\ntime.sleep(60)\n"),
+    );
+    let run =
+        ["run", "--quiet", "--timeout", "2s", "--allow-host", &name, "--", "/usr/bin/python3", "job.py"];
+    let done = Done::from(world.pond(&run).output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (124, "open\n"), "{done:?}");
+    let ended = |event: &Event| matches!(event, Event::End { .. });
+    let patience = Instant::now() + Duration::from_secs(1);
+    while !world.log.all().iter().any(ended) {
+        assert!(Instant::now() < patience, "the tunnel is still open: {:?}", world.log.all());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whoever asks on a job's behalf, from within, gets the job's verdict.
+#[test]
+fn a_relay_inside_changes_nothing() {
+    let world = World::new(Plan::default());
+    let script = r#"
+def pump(a, b):
+    while data := a.recv(4096): b.sendall(data)
+    b.shutdown(socket.SHUT_WR)
+def relay(listener):
+    while True:
+        client = listener.accept()[0]
+        proxy = socket.create_connection(("127.0.0.1", 3128))
+        for pair in (client, proxy), (proxy, client):
+            threading.Thread(target=pump, args=pair, daemon=True).start()
+listener = socket.create_server(("127.0.0.1", 9999))
+threading.Thread(target=relay, args=(listener,), daemon=True).start()
+print(json.dumps([[status(host, port) for port in (3128, 9999)] for host in ("good.pondworld.net", "denied.pondworld.net")]))"#;
+    assert_eq!(job(&world, &format!("good.{DOMAIN}"), script), json!([[200, 200], [403, 403]]));
+}
