@@ -165,3 +165,61 @@ java Fetch.java https://hello.pondworld.net/"#,
         prints: "far side: hello.pondworld.net",
     });
 }
+
+/// Where nobody names a resolver, the machine's own is asked.
+#[test]
+fn the_machines_own_resolver_is_the_default() {
+    let world = World::new(Plan::default());
+    let ca = world.trust();
+    let url = "https://hello.pondworld.net/";
+    let run =
+        ["run", "--quiet", "--allow-host", "hello.pondworld.net", "--", "curl", "-sS", "--cacert", ca, url];
+    let done = Done::from(world.pond(&run).env_remove("POND_RESOLVER").output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (0, "far side: hello.pondworld.net\n"), "{done:?}");
+}
+
+/// Each client asks for a host that no rule names, all at the same time; one word of what they say per client.
+const ASK_IN_VAIN: &str = r#"
+url=https://denied.pondworld.net/
+ask() { name="$1"; shift; { "$@" >"$name.log" 2>&1; echo "$?" >"$name.code"; } & }
+ask curl curl --silent --show-error $url
+ask curl-without-proxy env -u HTTPS_PROXY -u https_proxy -u ALL_PROXY -u all_proxy curl --silent --show-error $url
+ask wget wget --tries=1 --output-document=- $url
+ask urllib /usr/bin/python3 -c "import urllib.request; urllib.request.urlopen('$url')"
+ask requests /usr/bin/python3 -c "import requests; requests.get('$url')"
+ask httpx /usr/bin/python3 -c "import httpx; httpx.get('$url')"
+ask pip /usr/bin/python3 -m pip download --retries 0 --index-url $url pond-hello
+ask npm npm view --registry=$url pond-hello
+ask git git clone ${url}x.git
+ask node node -e "fetch('$url').then(() => process.exit(0))"
+ask java java Fetch.java $url
+wait
+for code in *.code; do name="${code%.code}"; echo "$name $(cat "$code") $(grep -c -e 403 -e 'pond: ' -e 'not known' -e 'ENOTFOUND' -e 'resolve host' "$name.log")"; done
+"#;
+
+#[test]
+fn a_host_that_is_not_allowed_is_refused_at_once_and_says_so() {
+    let world = World::new(Plan::default());
+    prepare(&world);
+    let line = format!("{TRUST}{ASK_IN_VAIN}");
+    let done = Done::from(world.pond(&["run", "--quiet", "--", "sh", "-c", &line]).output().unwrap());
+    let names = [
+        "curl",
+        "curl-without-proxy",
+        "git",
+        "httpx",
+        "java",
+        "node",
+        "npm",
+        "pip",
+        "requests",
+        "urllib",
+        "wget",
+    ];
+    let rows: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!(rows.iter().map(|row| row[0]).collect::<Vec<_>>(), names, "{done:?}");
+    for row in &rows {
+        assert!(row[1] != "0" && row[2] != "0", "{row:?} must fail and say why: {done:?}");
+    }
+    assert_eq!(world.log.all(), [], "the far side heard nothing of it");
+}

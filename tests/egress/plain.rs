@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::world::log::{Event, Wire};
+use crate::world::models;
 use crate::world::zone::{A, DOMAIN};
 use crate::world::{Done, Plan, World};
 
@@ -41,4 +42,29 @@ fn a_client_resolves_trusts_and_is_seen() {
     let address = SocketAddr::from((crate::world::zone::public(&name), 443));
     assert_eq!(world.log.dials(), [address]);
     assert_eq!(world.log.requests()[0].host, name);
+}
+
+/// Each provider answers in both forms, and the log has what the client sent, its key included.
+#[test]
+fn the_model_providers_answer_and_remember() {
+    let world = World::new(Plan { handlers: models::providers(10, 5), ..Plan::default() });
+    let ca = world.trust();
+    let calls = [
+        (models::ANTHROPIC, "/v1/messages", "message_stop"),
+        (models::OPENAI, "/v1/responses", "response.completed"),
+        (models::OPENAI, "/v1/chat/completions", "[DONE]"),
+        (models::GEMINI, "/v1beta/models/gemini-x:streamGenerateContent", "usageMetadata"),
+    ];
+    for (host, path, last) in calls {
+        for (body, expected) in [(r#"{"stream":true}"#, last), ("{}", "usage")] {
+            let url = format!("https://{host}{path}");
+            let mut curl = world.direct("curl");
+            curl.args(["-sS", "--cacert", ca, "-H", "x-api-key: sk-planted", "--data-raw", body, &url]);
+            let done = Done::from(curl.output().unwrap());
+            assert!(done.code == 0 && done.stdout.contains(expected), "{url} {body}: {done:?}");
+        }
+    }
+    let planted = ("x-api-key".to_owned(), "sk-planted".to_owned());
+    let requests = world.log.requests();
+    assert_eq!(requests.iter().filter(|request| request.headers.contains(&planted)).count(), 8);
 }

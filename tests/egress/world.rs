@@ -6,6 +6,7 @@ pub(crate) mod authority;
 pub(crate) mod dns;
 pub(crate) mod http;
 pub(crate) mod log;
+pub(crate) mod models;
 pub(crate) mod servers;
 pub(crate) mod sides;
 pub(crate) mod zone;
@@ -53,7 +54,7 @@ pub(crate) struct World {
     pub(crate) log: Log,
     pub(crate) authority: Authority,
     host: Side,
-    far: Side,
+    _far: Side,
     directory: TempDir,
 }
 
@@ -84,7 +85,7 @@ impl World {
         })
         .join()
         .unwrap();
-        Self { log, authority, host, far, directory }
+        Self { log, authority, host, _far: far, directory }
     }
 
     pub(crate) fn project(&self) -> PathBuf {
@@ -122,14 +123,6 @@ impl World {
         command.env("POND_RESOLVER", SocketAddr::from((RESOLVER, 53)).to_string());
         command.env_remove("POND_REQUIRE_SANDBOX").env_remove("POND_MIN_BACKEND");
         command
-    }
-
-    pub(crate) fn host(&self) -> &Side {
-        &self.host
-    }
-
-    pub(crate) fn far(&self) -> &Side {
-        &self.far
     }
 
     /// The authority's certificate, for clients that are told to trust it, as `ca.pem` in the project.

@@ -124,7 +124,7 @@ fn refused(case: u8, text: &str, statuses: &'static [u16]) -> Row {
         IpAddr::V6(v6) if v6.is_multicast() || v6.is_unicast_link_local() => {
             Control::Moot("no connection goes to many, or to a link nobody names")
         }
-        canonical => Control::reaches_address(canonical),
+        canonical @ (IpAddr::V4(_) | IpAddr::V6(_)) => Control::reaches_address(canonical),
     };
     row(case, text, Expect::Refused(statuses), control)
 }

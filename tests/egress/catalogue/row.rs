@@ -221,12 +221,11 @@ impl Row {
                 return Err(format!("{address} was never dialled; {reply}"));
             }
             let seen = !log.first_bytes(*address).is_empty();
-            match self.expect {
-                Expect::TunnelRefused if seen => return Err("the far side saw what was sent".to_owned()),
-                Expect::Tunnel | Expect::Delivered if !seen => {
-                    return Err(format!("the far side saw nothing; {reply}"));
-                }
-                _ => {}
+            if seen && matches!(self.expect, Expect::TunnelRefused) {
+                return Err("the far side saw what was sent".to_owned());
+            }
+            if !seen && matches!(self.expect, Expect::Tunnel | Expect::Delivered) {
+                return Err(format!("the far side saw nothing; {reply}"));
             }
         }
         let asked = log.queries();
@@ -274,6 +273,11 @@ impl Expect {
 impl Control {
     pub(crate) fn reaches(name: &str) -> Self {
         Self::Reaches(vec![at(name, 443)])
+    }
+
+    /// Why there is nothing to see, where that is so.
+    pub(crate) fn moot(&self) -> Option<&'static str> {
+        if let Self::Moot(why) = self { Some(why) } else { None }
     }
 
     pub(crate) fn reaches_address(address: impl Into<IpAddr>) -> Self {

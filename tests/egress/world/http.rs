@@ -16,8 +16,6 @@ pub(crate) enum Reply {
     },
     /// An event stream, each part sent by itself after a pause, ended by closing the connection.
     Events(Vec<(Duration, Vec<u8>)>),
-    /// These bytes instead of an HTTP reply, then the connection ends.
-    Bytes(Vec<u8>),
 }
 
 impl Reply {
@@ -94,7 +92,6 @@ pub(crate) fn write(writer: &mut impl Write, reply: &Reply) -> std::io::Result<b
                 writer.write_all(bytes)?;
             }
         }
-        Reply::Bytes(bytes) => writer.write_all(bytes)?,
     }
     writer.flush()?;
     Ok(matches!(reply, Reply::Whole { .. }))

@@ -59,7 +59,7 @@ impl Zone {
         let mut asked = self.asked.lock().unwrap();
         let turn = asked.entry((name.clone(), kind)).or_default();
         *turn += 1;
-        let even = *turn % 2 == 0;
+        let even = turn.is_multiple_of(2);
         drop(asked);
         let records = |addresses: &[IpAddr], seconds| of_kind(&name, addresses, kind, seconds);
         match self.scripts.get(&name) {
