@@ -3,7 +3,11 @@
 //! Each runs three times: on the host side without pond, which shows that client and mirror work; in a sandbox as pond sets
 //! it up; and in a sandbox with every proxy setting taken away, as tools that ignore them behave.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
+
+use serde_json::Value;
 
 use crate::world::sides::tool;
 use crate::world::{Done, Plan, World, source};
@@ -38,10 +42,24 @@ public class Fetch {
 }
 "#;
 
-/// A client's shell line, and the last line it prints.
+/// What tools that do use a proxy are told.
+const WITH_PROXY: &str = r#"
+proxy=http://127.0.0.1:3128
+export HTTPS_PROXY=$proxy https_proxy=$proxy ALL_PROXY=$proxy all_proxy=$proxy NO_PROXY=localhost,127.0.0.1 no_proxy=localhost,127.0.0.1
+export JAVA_TOOL_OPTIONS="-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128"
+"#;
+
+/// A client's shell line, the last line it prints, and whether it goes through the proxy it is told of.
 struct Client {
     line: &'static str,
     prints: &'static str,
+    proxy: Honours,
+}
+
+#[derive(PartialEq, Eq)]
+enum Honours {
+    Proxy,
+    Nothing,
 }
 
 /// Runs a client everywhere.
@@ -50,11 +68,14 @@ fn everywhere(client: &Client) {
     prepare(&world);
     let direct = format!("{COPY}{TRUST}{}", client.line);
     check(&world, "direct", client, world.direct("sh").env("PATH", path()).args(["-ec", &direct]));
-    for (how, lines) in [("proxy", ""), ("no proxy", WITHOUT_PROXY)] {
+    let proxied = if client.proxy == Honours::Proxy { "proxy" } else { "tls" };
+    for (how, lines, door) in [("proxy", WITH_PROXY, proxied), ("no proxy", WITHOUT_PROXY, "tls")] {
         let line = format!("{lines}{TRUST}{}", client.line);
         let allow = ["--allow-host", "hello.pondworld.net"];
         let run = [&["run", "--quiet", "--tool", "cargo"], &allow[..], &["--", "sh", "-ec", &line]].concat();
-        check(&world, how, client, &mut world.pond(&run));
+        let state = world.state().join(how);
+        check(&world, how, client, world.pond(&run).env("POND_STATE_DIR", &state));
+        assert_eq!(doors(&state), [door], "{how}");
     }
 }
 
@@ -64,6 +85,15 @@ fn check(world: &World, how: &str, client: &Client, command: &mut Command) {
     let last = done.stdout.lines().last().unwrap_or_default();
     assert_eq!((done.code, last), (0, client.prints), "{how}: {done:?}");
     assert!(world.log.requests().len() > before, "{how}: what it printed did not come from the far side");
+}
+
+/// The doors tunnels of the one run in `state` were opened at.
+fn doors(state: &Path) -> Vec<String> {
+    let runs: Vec<_> = std::fs::read_dir(state.join("runs")).unwrap().flatten().collect();
+    let record = std::fs::read_to_string(runs[0].path().join("egress.jsonl")).unwrap();
+    let events = record.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let doors = events.filter_map(|event| Some(event.get("opened")?["door"].as_str()?.to_owned()));
+    doors.collect::<BTreeSet<String>>().into_iter().collect()
 }
 
 fn prepare(world: &World) {
@@ -82,7 +112,7 @@ fn prepare(world: &World) {
 
 /// Where programs are, this cargo's own folder first.
 fn path() -> String {
-    let cargo = std::path::Path::new(env!("CARGO")).parent().unwrap();
+    let cargo = Path::new(env!("CARGO")).parent().unwrap();
     format!("{}:/usr/local/bin:/usr/bin:/bin", cargo.display())
 }
 
@@ -91,6 +121,7 @@ fn curl() {
     everywhere(&Client {
         line: "curl --silent --show-error https://hello.pondworld.net/",
         prints: "far side: hello.pondworld.net",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -99,6 +130,7 @@ fn wget() {
     everywhere(&Client {
         line: "wget --quiet --output-document=- https://hello.pondworld.net/",
         prints: "far side: hello.pondworld.net",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -111,6 +143,7 @@ url = "https://hello.pondworld.net/"
 texts = {urllib.request.urlopen(url).read().decode(), requests.get(url).text, httpx.get(url).text}
 print(*texts, end="")'"#,
         prints: "far side: hello.pondworld.net",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -120,6 +153,7 @@ fn pip_install() {
         line: r#"/usr/bin/python3 -m pip install --quiet --target=installed pond-hello
 PYTHONPATH=installed /usr/bin/python3 -c 'import pond_hello; print(pond_hello.GREETING)'"#,
         prints: "hello from pypi",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -130,6 +164,7 @@ fn npm_install() {
 npm install --silent --fetch-retries=0 --no-audit --no-fund --no-update-notifier pond-hello
 node -e 'console.log(require("pond-hello"))'"#,
         prints: "hello from npm",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -138,6 +173,7 @@ fn cargo_run() {
     everywhere(&Client {
         line: "cd crate && cargo --quiet run --target-dir ../built",
         prints: "hello from crates",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -146,6 +182,7 @@ fn git_clone() {
     everywhere(&Client {
         line: "git clone --quiet https://github.com/pond/hello.git cloned && cat cloned/README",
         prints: "hello from git",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -154,6 +191,7 @@ fn node_fetch() {
     everywhere(&Client {
         line: r#"node -e 'fetch("https://hello.pondworld.net/").then(reply => reply.text()).then(text => console.log(text.trim()))'"#,
         prints: "far side: hello.pondworld.net",
+        proxy: Honours::Nothing,
     });
 }
 
@@ -163,6 +201,7 @@ fn java_http_client() {
         line: r#"keytool -importcert -noprompt -alias world -file ca.pem -keystore trust.p12 -storepass changeit 2>/dev/null
 java Fetch.java https://hello.pondworld.net/"#,
         prints: "far side: hello.pondworld.net",
+        proxy: Honours::Proxy,
     });
 }
 
@@ -183,12 +222,12 @@ const ASK_IN_VAIN: &str = r#"
 url=https://denied.pondworld.net/
 ask() { name="$1"; shift; { "$@" >"$name.log" 2>&1; echo "$?" >"$name.code"; } & }
 ask curl curl --silent --show-error $url
-ask curl-without-proxy env -u HTTPS_PROXY -u https_proxy -u ALL_PROXY -u all_proxy curl --silent --show-error $url
+ask bare-curl env -u HTTPS_PROXY -u https_proxy -u ALL_PROXY -u all_proxy curl --silent --show-error $url
 ask wget wget --tries=1 --output-document=- $url
 ask urllib /usr/bin/python3 -c "import urllib.request; urllib.request.urlopen('$url')"
 ask requests /usr/bin/python3 -c "import requests; requests.get('$url')"
 ask httpx /usr/bin/python3 -c "import httpx; httpx.get('$url')"
-ask pip /usr/bin/python3 -m pip download --retries 0 --index-url $url pond-hello
+ask pip /usr/bin/python3 -m pip download --retries 1 --index-url $url pond-hello
 ask npm npm view --registry=$url pond-hello
 ask git git clone ${url}x.git
 ask node node -e "fetch('$url').then(() => process.exit(0))"
@@ -201,21 +240,10 @@ for code in *.code; do name="${code%.code}"; echo "$name $(cat "$code") $(grep -
 fn a_host_that_is_not_allowed_is_refused_at_once_and_says_so() {
     let world = World::new(Plan::default());
     prepare(&world);
-    let line = format!("{TRUST}{ASK_IN_VAIN}");
+    let line = format!("{WITH_PROXY}{TRUST}{ASK_IN_VAIN}");
     let done = Done::from(world.pond(&["run", "--quiet", "--", "sh", "-c", &line]).output().unwrap());
-    let names = [
-        "curl",
-        "curl-without-proxy",
-        "git",
-        "httpx",
-        "java",
-        "node",
-        "npm",
-        "pip",
-        "requests",
-        "urllib",
-        "wget",
-    ];
+    let names =
+        ["bare-curl", "curl", "git", "httpx", "java", "node", "npm", "pip", "requests", "urllib", "wget"];
     let rows: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split(' ').collect()).collect();
     assert_eq!(rows.iter().map(|row| row[0]).collect::<Vec<_>>(), names, "{done:?}");
     for row in &rows {
