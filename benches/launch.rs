@@ -136,7 +136,7 @@ impl Resident {
         let started = Instant::now();
         let (record, running) = self.launch(number)?;
         let wiring = Wiring { input: None, interrupt: None, terminal: None, rooms: &[] };
-        let ended = supervise(running, wiring, bounds, |_, _| Ok(()))?;
+        let ended = supervise(running, wiring, bounds, |_, _| Ok(String::new()))?;
         let (ending, ended_after) = (ended.over.ending, started.elapsed());
         drop(ended);
         record.close()?;

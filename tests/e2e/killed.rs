@@ -30,7 +30,7 @@ fn alone(test: &str, body: fn()) {
     }
     // What lives on keeps the test waiting for it.
     let output = Command::new("timeout")
-        .args(["--verbose", "200", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"])
+        .args(["--signal=KILL", "200", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         // Nothing here is meant to survive the machine, and a disk takes its time to promise that it would.

@@ -59,22 +59,42 @@ fn the_clipboard_is_out_of_reach() {
     assert_eq!(String::from_utf8_lossy(&log), "\x1b]52;c;aGVsbG8=\x07written\r\n", "raw bytes are kept");
 }
 
+/// A script that asks its terminal and prints what it reads until a byte of the answer, in hexadecimal.
+fn asks(queries: &str, until: &str) -> String {
+    format!(
+        "stty raw -echo min 1; printf '{queries}'; while :; do c=$(dd bs=1 count=1 2>/dev/null | od -An -tx1); a=$a$c; [ \"$c\" = ' {until}' ] && break; done; stty sane; echo \"answers$a.\"\n"
+    )
+}
+
 #[test]
 fn the_terminal_does_not_answer_for_the_job() {
     let world = World::new();
     let tmux = Tmux::start(&world);
     // The cursor's position is the one answer that line editors need, so it tells when all answers are in.
-    let ask = "stty raw -echo min 1; printf '\\033[%s\\033[6n'; while :; do c=$(dd bs=1 count=1 2>/dev/null | od -An -tx1); a=$a$c; [ \"$c\" = ' 52' ] && break; done; stty sane; echo \"answers$a.\"\n";
-    for (query, marker, answer) in
-        [("c", "identity", " 1b 5b 3f "), ("5n", "status", " 1b 5b 30 6e "), (">q", "version", " 1b 50 3e ")]
-    {
-        world.write("ask.sh", &ask.replace("%s", query));
+    for (query, marker, answer) in [(">c", "kind", " 1b 5b 3e "), (">q", "version", " 1b 50 3e ")] {
+        world.write("ask.sh", &asks(&format!("\\033[{query}\\033[6n"), "52"));
         tmux.line_ending_with("clear; sh ask.sh", marker, 0);
         assert!(tmux.screen().contains(answer), "without pond: {query}\n{}", tmux.screen());
         tmux.line_ending_with("clear; $POND run -q -t -- sh ask.sh", &format!("confined-{marker}"), 0);
         let screen = tmux.screen();
         assert!(screen.contains(" 52.") && !screen.contains(answer), "{query}\n{screen}");
     }
+}
+
+/// Whoever asks for a keyboard protocol or a version waits for the identity behind it, some without end.
+#[test]
+fn a_program_that_waits_for_an_answer_gets_ponds() {
+    let world = World::new();
+    let tmux = Tmux::start(&world);
+    let ours = "answers 1b 5b 3f 36 32 3b 32 32 63.";
+    world.write("ask.sh", &asks("\\033[?u\\033[>q\\033[c", "63"));
+    tmux.line_ending_with("clear; sh ask.sh", "free", 0);
+    assert!(tmux.screen().contains("63.") && !tmux.screen().contains(ours), "{}", tmux.screen());
+    tmux.line_ending_with("clear; $POND run -q -t -- sh ask.sh", "confined", 0);
+    assert!(tmux.screen().contains(ours), "{}", tmux.screen());
+    world.write("ask.sh", &asks("\\033[5n", "6e"));
+    tmux.line_ending_with("clear; $POND run -q -t -- sh ask.sh", "status", 0);
+    assert!(tmux.screen().contains("answers 1b 5b 30 6e."), "{}", tmux.screen());
 }
 
 /// Switches everything a hostile or dying program could leave switched.

@@ -26,7 +26,7 @@ impl Visitor {
     pub(crate) fn invite() -> Self {
         let world = World::new();
         let pond = shared_pond(&world);
-        let uid = 600_000_000 + std::process::id() * 16 + next();
+        let uid = FIRST_UID + some_number();
         let given = world.run(&["host", "delegate", &uid.to_string(), "--json"]);
         let given: Value =
             serde_json::from_str(&given.stdout).unwrap_or_else(|fault| panic!("{fault}: {given:?}"));
@@ -77,10 +77,13 @@ impl Drop for Visitor {
     }
 }
 
-/// Tests of one process run side by side.
-fn next() -> u32 {
-    static VISITORS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    VISITORS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+/// Above all accounts, and with [`some_number`] below the ranges that root's jobs run under.
+const FIRST_UID: u32 = 600_000_000;
+
+/// Below a million: tests run side by side, in processes that may all have the number 1.
+fn some_number() -> u32 {
+    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), ());
+    u32::try_from(random % 1_000_000).unwrap()
 }
 
 #[test]

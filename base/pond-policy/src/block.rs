@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::shape::{Field, Item, Object};
 use crate::tier::Tier;
 
+pub(crate) use fields::HOST;
 use fields::{ALLOW_HOSTS, BACKEND, CPUS, IMAGE, MEMORY, OVERRIDES, PIDS_LIMIT, PROFILE, TIER, TMPFS_SIZE};
 pub use fields::{MOST_HOSTS, OVERRIDES_SHAPE, OverrideKey, SANDBOX_SHAPE};
 
@@ -147,7 +148,7 @@ fn read(object: &Object<'_>, refusals: &mut Refusals) -> Option<SandboxBlock> {
     Some(SandboxBlock { profile, tier, backend, allow_hosts, overrides })
 }
 
-fn read_hosts(item: &Item<'_>, refusals: &mut Refusals) -> Vec<HostRule> {
+pub(crate) fn read_hosts(item: &Item<'_>, refusals: &mut Refusals) -> Vec<HostRule> {
     let mut rules: Vec<HostRule> = Vec::new();
     for host in item.list(refusals).unwrap_or_default() {
         let Some(text) = host.text(refusals) else { continue };

@@ -61,6 +61,7 @@ mod tests {
             refusal::Code,
             egress::HostWarningCode,
             egress::Preset,
+            harness::Agent,
             model::Api,
             model::Auth,
             run::ExecutorKind,

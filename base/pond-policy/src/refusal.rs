@@ -55,6 +55,14 @@ named_enum! {
         BudgetInvalid => "budget_invalid",
         VerifyInvalid => "verify_invalid",
         ImageNotPortable => "image_not_portable",
+        UnknownApi => "unknown_api",
+        UnknownAuth => "unknown_auth",
+        UnknownPreset => "unknown_preset",
+        UpstreamMissing => "upstream_missing",
+        UpstreamInvalid => "upstream_invalid",
+        CredentialInvalid => "credential_invalid",
+        PriceInvalid => "price_invalid",
+        PriceMissing => "price_missing",
     }
 }
 

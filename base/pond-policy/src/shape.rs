@@ -40,12 +40,28 @@ pub enum Need {
 /// What a field may hold.
 #[derive(Debug)]
 pub enum Kind {
-    Choice { names: &'static [&'static str], code: Code },
+    Choice {
+        names: &'static [&'static str],
+        code: Code,
+    },
     Text(TextForm),
-    Quantity { form: QuantityForm, code: Code },
+    /// `true` or `false`.
+    Flag,
+    Quantity {
+        form: QuantityForm,
+        code: Code,
+    },
     Object(&'static Shape),
-    List { of: &'static Kind, least: usize, most: usize },
-    Map { key: TextForm, of: &'static Kind, most: usize },
+    List {
+        of: &'static Kind,
+        least: usize,
+        most: usize,
+    },
+    Map {
+        key: TextForm,
+        of: &'static Kind,
+        most: usize,
+    },
 }
 
 /// Text that `check` accepts. `pattern` says the same, as far as a schema can.
@@ -90,6 +106,7 @@ impl Kind {
         match self {
             Self::Choice { names, .. } => format!("one of {}", names.join(", ")),
             Self::Text(form) => form.rule.to_owned(),
+            Self::Flag => "true or false".to_owned(),
             Self::Quantity { form, .. } => form.rule.to_owned(),
             Self::Object(shape) => {
                 let names: Vec<&str> = shape.fields.iter().map(|field| field.name).collect();
@@ -104,6 +121,7 @@ impl Kind {
         match self {
             Self::Choice { names, .. } => names,
             Self::Text(_)
+            | Self::Flag
             | Self::Quantity { .. }
             | Self::Object(_)
             | Self::List { .. }

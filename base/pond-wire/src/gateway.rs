@@ -6,7 +6,10 @@
 pub mod broker;
 mod event;
 
-pub use event::{Approval, Close, Command, Door, Doors, Event, HostTotals, Refusal, Refused, Totals, Tunnel};
+pub use event::{
+    Approval, Close, Command, Door, Doors, Event, HostTotals, ModelCall, ModelOutcome, Refusal, Refused,
+    Totals, Tunnel,
+};
 
 use std::net::SocketAddr;
 

@@ -50,7 +50,7 @@ fn define_within(kind: &'static Kind, definitions: &mut Map<String, Value>) {
     match kind {
         Kind::Object(shape) => define(shape, definitions),
         Kind::List { of, .. } | Kind::Map { of, .. } => define_within(of, definitions),
-        Kind::Choice { .. } | Kind::Text(_) | Kind::Quantity { .. } => {}
+        Kind::Choice { .. } | Kind::Text(_) | Kind::Flag | Kind::Quantity { .. } => {}
     }
 }
 
@@ -66,6 +66,7 @@ fn of_kind(kind: &Kind) -> Value {
     match kind {
         Kind::Choice { names, .. } => json!({"type": "string", "enum": names}),
         Kind::Text(form) => of_text(form),
+        Kind::Flag => json!({"type": "boolean"}),
         Kind::Quantity { form, .. } => of_quantity(form),
         Kind::Object(shape) => json!({"$ref": reference(shape)}),
         Kind::List { of, least, most } => {

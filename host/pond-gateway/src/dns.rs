@@ -189,5 +189,4 @@ fn message(id: u16, asked: u16, code: Code, section: &[u8], answer: &[u8], edns:
 }
 
 #[cfg(test)]
-#[path = "dns_tests.rs"]
 mod tests;

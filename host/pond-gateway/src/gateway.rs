@@ -1,12 +1,13 @@
 //! What all doors of one job share. Zone: host.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pond_policy::egress::{Denial, HostName, Nat64Prefix};
 use pond_wire::gateway::{Door, doors};
 use std::net::Ipv4Addr;
 use tokio::sync::watch;
 
+use crate::broker::Broker;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::relay::Pool;
@@ -24,6 +25,8 @@ pub(crate) struct Gateway {
     pub(crate) resolver: Resolver,
     pub(crate) pool: Arc<Pool>,
     pub(crate) nat64: Option<Nat64Prefix>,
+    /// Absent when the order names no model.
+    pub(crate) broker: OnceLock<Broker>,
 }
 
 impl Gateway {

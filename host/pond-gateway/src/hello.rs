@@ -216,5 +216,4 @@ fn versions(data: &[u8]) -> Option<Vec<u16>> {
 }
 
 #[cfg(test)]
-#[path = "hello_tests.rs"]
 mod tests;

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pond_policy::egress::Denial;
-use pond_wire::gateway::{Approval, Door, Event, HostTotals, Refusal, Refused, Totals, Tunnel};
+use pond_wire::gateway::{
+    Approval, Door, Event, HostTotals, ModelCall, ModelOutcome, Refusal, Refused, Totals, Tunnel,
+};
 use tokio::sync::mpsc;
 
 /// Refusals told one by one before they are counted, and how often one more may be told.
@@ -88,6 +90,25 @@ impl Ledger {
     pub(crate) async fn closed(&self, tunnel: Tunnel) -> Result<(), Gone> {
         self.book().count_bytes(&tunnel);
         self.tell(Event::Closed(tunnel)).await
+    }
+
+    /// Records a request to a model; never waits. One that finds no place in the queue is still in the sums.
+    pub(crate) fn model(&self, call: ModelCall) {
+        let mut book = self.book();
+        book.totals.model_calls += 1;
+        book.totals.spent_microcents = book.totals.spent_microcents.saturating_add(call.cost_microcents);
+        let told = match call.outcome {
+            ModelOutcome::Refused(_) => {
+                book.totals.model_refusals += 1;
+                book.take_token() && self.queue.try_send(Event::Model(call)).is_ok()
+            }
+            ModelOutcome::Served | ModelOutcome::Failed(_) | ModelOutcome::Cut | ModelOutcome::ClientLeft => {
+                self.queue.try_send(Event::Model(call)).is_ok()
+            }
+        };
+        if !told {
+            book.untold_refusals += 1;
+        }
     }
 
     /// Waits for a place in the queue.
@@ -176,5 +197,4 @@ fn target(approval: &Approval) -> String {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
 mod tests;

@@ -8,6 +8,7 @@
 pub mod broker;
 mod bytes;
 mod client;
+pub mod connect;
 mod control;
 mod dial;
 pub mod dns;
@@ -17,6 +18,7 @@ pub mod hello;
 pub mod http;
 mod ledger;
 mod lockdown;
+mod models;
 mod names;
 mod passage;
 mod proxy;

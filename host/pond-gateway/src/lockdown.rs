@@ -94,3 +94,6 @@ fn drop_identity(identity: Option<Identity>) -> Result<(), LockdownFault> {
     rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

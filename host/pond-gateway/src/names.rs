@@ -17,7 +17,7 @@ impl Names {
     /// Lets a permit pass, unless it rests on a wildcard that has named enough hosts already.
     pub(crate) fn admit(&self, permit: &Permit) -> Result<(), Denial> {
         let base = match permit.basis() {
-            Basis::Internet => return Ok(()),
+            Basis::Internet | Basis::Model => return Ok(()),
             Basis::Rule(rule) => match rule.pattern() {
                 HostPattern::Exact(_) => return Ok(()),
                 HostPattern::Subdomains(base) => base,

@@ -106,7 +106,7 @@ fn approval(gateway: &Gateway, door: Door, slot: &Slot, pinned: &Pinned, address
     let permit = pinned.permit();
     let rule = match permit.basis() {
         Basis::Rule(rule) => Some(rule.to_string()),
-        Basis::Internet => None,
+        Basis::Internet | Basis::Model => None,
     };
     Approval {
         job: gateway.ledger.job().to_owned(),

@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
-use pond_policy::egress::{Denial, DenialCode, Destination};
+use pond_policy::egress::{Denial, DenialCode};
 use pond_wire::gateway::{Close, Door};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::client::Client;
+use crate::connect::destination;
 use crate::gateway::Gateway;
-use crate::http::{self, HeadFault, Refusal, RequestHead};
+use crate::http::{self, HeadFault, Refusal};
 use crate::passage::{Passage, tune};
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -80,55 +81,6 @@ async fn refuse(gateway: &Gateway, mut client: Client, denial: &Denial) {
     drop(http::refuse(&mut client.stream, &refusal).await);
 }
 
-/// Where a request wants to go, if it is one we serve.
-pub(crate) fn destination(head: &RequestHead) -> Result<Destination, Denial> {
-    let target = String::from_utf8_lossy(&head.target);
-    if head.method != b"CONNECT" {
-        return Err(not_connect(head, &target));
-    }
-    let destination =
-        Destination::parse(&target).map_err(|fault| Denial::malformed(host_part(&target), fault))?;
-    let malformed =
-        |hint: &str| Denial::at_door(DenialCode::RequestMalformed, &destination.to_string(), hint);
-    if head.headers.has("transfer-encoding")
-        || head.headers.all("content-length").any(|length| length != b"0")
-    {
-        return Err(malformed("a CONNECT request has no body"));
-    }
-    match head.headers.one("host") {
-        Ok(Some(host)) if !names(host, &destination) => Err(malformed("the Host header names another host")),
-        Ok(_) => Ok(destination),
-        Err(http::Repeated) => Err(malformed("the Host header is repeated")),
-    }
-}
-
-/// Whether a Host header means the destination; some clients leave the port out.
-fn names(host: &[u8], destination: &Destination) -> bool {
-    let Ok(host) = std::str::from_utf8(host) else { return false };
-    let with_port = format!("{host}:{}", destination.port);
-    [host, &with_port].into_iter().any(|text| Destination::parse(text).as_ref() == Ok(destination))
-}
-
-fn not_connect(head: &RequestHead, target: &str) -> Denial {
-    if head.method.eq_ignore_ascii_case(b"CONNECT") {
-        let hint = "methods are written in capitals";
-        return Denial::at_door(DenialCode::MethodNotAllowed, host_part(target), hint);
-    }
-    let host = host_part(target);
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    if name == "localhost" || name.starts_with("127.") || name == "[::1]" {
-        return Denial::own_door(host);
-    }
-    Denial::https_only(host)
-}
-
-/// The host of a target in whichever form, without credentials, path or query: those are nobody's business.
-fn host_part(target: &str) -> &str {
-    let after_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);
-    let authority = after_scheme.split(['/', '?', '#', '\\']).next().unwrap_or_default();
-    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
-}
-
 /// The refusal of a head that could not be read; none when nobody is left to hear it.
 fn head_denial(fault: &HeadFault) -> Option<Denial> {
     let code = match fault.status()? {
@@ -139,7 +91,3 @@ fn head_denial(fault: &HeadFault) -> Option<Denial> {
     };
     Some(Denial::at_door(code, "unread request", fault.to_string()))
 }
-
-#[cfg(test)]
-#[path = "proxy_tests.rs"]
-mod tests;

@@ -146,7 +146,3 @@ fn finish(to: &TcpStream, flow: Flow<'_>) -> Result<(), Close> {
         Err(_) => Err(flow.sink_lost()),
     }
 }
-
-#[cfg(test)]
-#[path = "relay_tests.rs"]
-mod tests;

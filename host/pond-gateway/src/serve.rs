@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{TcpListener as StdTcpListener, UdpSocket as StdUdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pond_wire::gateway::{Door, Event};
@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{mpsc, watch};
 
+use crate::broker::BrokerFault;
 use crate::control::{Control, ControlFault, QUEUE};
 use crate::gateway::Gateway;
 use crate::ledger::Ledger;
@@ -21,7 +22,7 @@ use crate::names::Names;
 use crate::relay::Pool;
 use crate::start::Start;
 use crate::tunnels::Tunnels;
-use crate::{front, proxy, responder};
+use crate::{front, models, proxy, responder};
 
 /// When the process or the machine is out of descriptors: long enough for tunnels to end, short enough to go unnoticed.
 const BACK_OFF: Duration = Duration::from_millis(50);
@@ -31,6 +32,8 @@ const BACK_OFF: Duration = Duration::from_millis(50);
 pub(crate) enum ServeFault {
     #[error("opening the door {door:?}")]
     Door { door: Door, source: io::Error },
+    #[error("preparing the broker")]
+    Broker(#[from] BrokerFault),
     #[error("the conversation with the host")]
     Control(#[from] ControlFault),
 }
@@ -50,7 +53,11 @@ pub(crate) async fn serve(
         resolver: start.resolver,
         pool: Pool::shared(),
         nat64: start.nat64,
+        broker: OnceLock::new(),
     });
+    if let Some(order) = &start.order.broker {
+        models::install(&gateway, order, start.keys)?;
+    }
     let control = Control::new(socket)?;
     for (door, listener) in listeners {
         open(&gateway, door, listener).map_err(|source| ServeFault::Door { door, source })?;
@@ -76,7 +83,9 @@ fn open(gateway: &Arc<Gateway>, door: Door, listener: OwnedFd) -> io::Result<()>
             socket.set_nonblocking(true)?;
             tokio::spawn(responder::serve_udp(gateway, UdpSocket::from_std(socket)?));
         }
-        Door::Broker => return Err(io::ErrorKind::Unsupported.into()),
+        Door::Broker => {
+            tokio::spawn(accept(gateway, tcp(listener)?, models::serve));
+        }
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use pond_policy::egress::{CidrFault, HostFault, Nat64Prefix};
 use pond_wire::gateway::{Door, Doors, MAX_ORDER_BYTES, Order, Reach};
 use thiserror::Error;
 
+use crate::broker::{Key, KeyFault};
 use crate::resolve::{self, Resolver};
 use crate::stance::Stance;
 
@@ -39,6 +40,8 @@ pub(crate) enum StartFault {
     Order(#[source] serde_json::Error),
     #[error("the order names {models} models and carries {keys} keys")]
     KeyCount { models: usize, keys: usize },
+    #[error("reading a model's key")]
+    Key(#[source] KeyFault),
     #[error("the order holds a bad rule")]
     Rule(#[source] HostFault),
     #[error("the order holds a bad NAT64 prefix")]
@@ -64,8 +67,8 @@ pub(crate) struct Start {
     pub(crate) stance: Stance,
     pub(crate) nat64: Option<Nat64Prefix>,
     pub(crate) resolver: Resolver,
-    /// The descriptors that came with the order: one key per model of the broker.
-    pub(crate) keys: Vec<OwnedFd>,
+    /// One per model of the broker.
+    pub(crate) keys: Vec<Key>,
 }
 
 /// Takes the control socket, which arrives as standard input, and drops every other inherited descriptor.
@@ -94,7 +97,8 @@ pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     // In a static program the resolver's library finds its randomness through a file, so it must be made before there are
     // none.
     let resolver = Resolver::new(&name_servers(&order)?).map_err(StartFault::Resolver)?;
-    let keys: Vec<OwnedFd> = descriptors.collect();
+    let keys = descriptors.map(|key| Key::read(&mut File::from(key))).collect::<Result<Vec<Key>, _>>();
+    let keys = keys.map_err(StartFault::Key)?;
     let models = order.broker.as_ref().map_or(0, |broker| broker.models.len());
     if models != keys.len() {
         return Err(StartFault::KeyCount { models, keys: keys.len() });

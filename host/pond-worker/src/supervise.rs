@@ -86,12 +86,12 @@ pub struct Ended {
 }
 
 /// Runs until the job and everything it started are gone. `sink` gets every piece of output in order, per stream, and must not
-/// wait.
+/// wait. What it returns the job gets to hear, as if typed: pond's own answers to what a job asks its terminal.
 pub fn supervise(
     mut running: Running,
     wiring: Wiring<'_>,
     bounds: Bounds,
-    sink: impl FnMut(Stream, &[u8]) -> io::Result<()>,
+    sink: impl FnMut(Stream, &[u8]) -> io::Result<String>,
 ) -> Result<Ended, SuperviseFault> {
     let started = Instant::now();
     let source = wiring.terminal.map_or(Source::Pipe, |_| Source::Keyboard(Presses::default()));
@@ -157,7 +157,7 @@ enum Got {
     End,
 }
 
-impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
+impl<S: FnMut(Stream, &[u8]) -> io::Result<String>> Watch<'_, S> {
     /// One wait and what follows from it. Returns how the job ended when nobody can report on it any more.
     fn turn(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<Option<Ending>, SuperviseFault> {
         let ready = self.wait(interrupt)?;
@@ -285,7 +285,9 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<()>> Watch<'_, S> {
         let room = self.bounds.output_bytes.saturating_sub(self.output_bytes);
         let kept = length.min(usize::try_from(room).unwrap_or(usize::MAX));
         self.output_bytes += length as u64;
-        (self.sink)(stream, piece.get(..kept).unwrap_or_default()).map_err(SuperviseFault::Sink)?;
+        let answers =
+            (self.sink)(stream, piece.get(..kept).unwrap_or_default()).map_err(SuperviseFault::Sink)?;
+        self.feeder.answer(&answers);
         if kept < length && self.stopped.is_none() {
             self.stop(Stop::TooMuchOutput)?;
         }

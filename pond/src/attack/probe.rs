@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-use pond_sys::attempt::{Kind, Trial, isolated, unshare};
+use pond_sys::attempt::{Kind, Trial, isolated, unshare, unshare_user_as_root};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,12 @@ fn enter(shelter: Shelter) -> io::Result<()> {
     };
     if let Err(fault) = unshare(&[kind]) {
         match Errno::from_io_error(&fault) {
-            Some(Errno::PERM) => unshare(&[Kind::User, kind])?,
+            // Mapped, or nothing could be made in what is mounted there.
+            Some(Errno::PERM) => {
+                let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+                unshare_user_as_root(user.as_raw(), group.as_raw())?;
+                unshare(&[kind])?;
+            }
             _ => return Err(fault),
         }
     }

@@ -84,7 +84,7 @@ impl Range<'_> {
             if stream == Stream::Stdout {
                 output.extend_from_slice(bytes);
             }
-            Ok(())
+            Ok(String::new())
         })?;
         let upper = ended.over.upper.take();
         let disk = upper.as_ref().and_then(Disk::of);

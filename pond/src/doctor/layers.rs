@@ -213,7 +213,12 @@ fn groups() -> State {
                 Mode::Hybrid => "v1 limits memory, cpu, pids; v2 kills everything of a job at once",
                 Mode::V1 => "v1: memory, cpu, pids; a job is killed through its init",
             };
-            State::Ok { detail: detail.to_owned() }
+            let around = host.around();
+            let memory =
+                around.memory_bytes.map(|bytes| format!("; at most {} MiB for all jobs", bytes >> 20));
+            let pids = around.pids.map(|count| format!("; at most {count} processes for all jobs"));
+            let bounds = [memory, pids].into_iter().flatten().collect::<String>();
+            State::Ok { detail: format!("{detail}{bounds}") }
         }
         // The fault's own words end with what to do.
         Err(fault) => State::Missing { detail: fault.to_string(), remedy: String::new() },

@@ -62,7 +62,7 @@ fn run() -> anyhow::Result<Ending> {
     };
     let bounds = Bounds { wall: PATIENCE, output_bytes: 0 };
     let wiring = Wiring { input: None, interrupt: None, terminal: None, rooms: &[] };
-    let watched = || anyhow::Ok(supervise(native.launch(&job)?, wiring, bounds, |_, _| Ok(()))?);
+    let watched = || anyhow::Ok(supervise(native.launch(&job)?, wiring, bounds, |_, _| Ok(String::new()))?);
     match watched() {
         Ok(ended) => {
             record.close()?;

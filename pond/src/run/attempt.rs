@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
+use pond_sandbox::native::cgroup::Around;
 use pond_sandbox::native::{Job, Native, abandon};
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::Console;
@@ -23,7 +24,7 @@ use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
 use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
-use super::summary::Summary;
+use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
 use super::{OWN_EXECUTABLE, Request, egress, new_name, terminal};
@@ -114,7 +115,7 @@ impl Attempt<'_> {
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
         let told = Told { shown, base, result, network, findings };
-        let summary = self.summarise(&ended, verdict, told, directory);
+        let summary = self.summarise(&ended, native.around(), verdict, told, directory);
         self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }
@@ -169,7 +170,16 @@ impl Attempt<'_> {
         Ok(Seen { ended, shown, network })
     }
 
-    fn summarise(&self, ended: &Ended, verdict: Verdict, told: Told, directory: PathBuf) -> Summary {
+    fn summarise(
+        &self,
+        ended: &Ended,
+        around: Around,
+        verdict: Verdict,
+        told: Told,
+        directory: PathBuf,
+    ) -> Summary {
+        let limits = self.request.policy.limits();
+        let (memory, processes) = limits.map_or((0, 0), |limits| (limits.memory.bytes(), limits.pids.get()));
         Summary {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
@@ -178,6 +188,8 @@ impl Attempt<'_> {
             exit_code: verdict.code(),
             verdict,
             elapsed: ended.elapsed,
+            memory: Allowed::new(memory, around.memory_bytes),
+            processes: Allowed::new(processes, around.pids),
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
             shown: told.shown,

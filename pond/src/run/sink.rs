@@ -74,7 +74,8 @@ impl Sinks {
         watched.map(|(stream, outlet)| Ok((stream, outlet.room()?))).collect()
     }
 
-    pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    /// Returns what the job is to hear in answer.
+    pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<String> {
         match self.0.iter_mut().find(|(of, _)| *of == stream) {
             Some((_, sink)) => {
                 sink.log.take(bytes)?;
@@ -128,20 +129,21 @@ impl Shown {
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut text = String::new();
+    fn take(&mut self, bytes: &[u8]) -> io::Result<String> {
+        let (mut text, mut answers) = (String::new(), String::new());
         match self {
-            Self::Nothing => Ok(()),
-            Self::Raw(outlet) => outlet.take(bytes),
+            Self::Nothing => {}
+            Self::Raw(outlet) => outlet.take(bytes)?,
             Self::Neutralised(outlet, neutraliser) => {
                 neutraliser.push(bytes, &mut text);
-                outlet.take(text.as_bytes())
+                outlet.take(text.as_bytes())?;
             }
             Self::Filtered(outlet, filter) => {
-                filter.push(bytes, &mut text);
-                outlet.take(text.as_bytes())
+                answers = filter.push(bytes, &mut text);
+                outlet.take(text.as_bytes())?;
             }
         }
+        Ok(answers)
     }
 }
 

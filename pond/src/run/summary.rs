@@ -27,6 +27,8 @@ pub(crate) struct Summary {
     #[serde(rename = "elapsed_ms", serialize_with = "millis")]
     pub(crate) elapsed: Duration,
     pub(crate) peak_memory_bytes: Option<u64>,
+    pub(crate) memory: Allowed,
+    pub(crate) processes: Allowed,
     pub(crate) output_bytes: u64,
     #[serde(skip)]
     pub(super) shown: Delivered,
@@ -36,6 +38,20 @@ pub(crate) struct Summary {
     pub(crate) result: Output,
     pub(crate) network: NetworkSummary,
     pub(crate) directory: PathBuf,
+}
+
+/// A limit as it was asked for, and as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Allowed {
+    asked: u64,
+    /// Smaller where a control group around pond allows less.
+    effective: u64,
+}
+
+impl Allowed {
+    pub(super) fn new(asked: u64, around: Option<u64>) -> Self {
+        Self { asked, effective: around.unwrap_or(asked).min(asked) }
+    }
 }
 
 fn millis<S: serde::Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -59,6 +75,21 @@ impl Summary {
         if self.findings.len() > SHOWN_FINDINGS {
             let more = self.findings.len() - SHOWN_FINDINGS;
             line(&mut text, &format!("and {more} more refusals: pond explain {}", self.run));
+        }
+        if self.memory.effective < self.memory.asked {
+            let Allowed { asked, effective } = self.memory;
+            let (effective, asked) = (size(effective), size(asked));
+            line(
+                &mut text,
+                &format!("a control group around pond allows {effective} of the {asked} asked for"),
+            );
+        }
+        if self.processes.effective < self.processes.asked {
+            let Allowed { asked, effective } = self.processes;
+            line(
+                &mut text,
+                &format!("a control group around pond allows {effective} of the {asked} processes"),
+            );
         }
         match self.shown {
             Delivered::All => {}

@@ -39,6 +39,7 @@ impl Traffic {
             | Event::Flood { .. }
             | Event::Opened(_)
             | Event::Closed(_)
+            | Event::Model(_)
             | Event::RulesReplaced { .. }
             | Event::RulesRefused { .. } => {}
         }

@@ -115,6 +115,7 @@ fn is_step(call: u64, arguments: [u64; 6]) -> bool {
 pub(super) const BECOME: &str = "kill -STOP $$; exec \"$@\"";
 
 /// Starts a shell that does as [`BECOME`] says, and watches until nothing of it is alive.
+#[expect(clippy::zombie_processes, reason = "the tracer waits for every child there is")]
 pub(super) fn run(shell: &mut Command, victim: Victim) -> Traced {
     let shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let first = Pid::from_child(&shell);

@@ -43,7 +43,7 @@ pub(super) const OVERRIDES: Field = Field {
 };
 
 /// What a host is, `egress` decides; the form only bounds it.
-const HOST: TextForm = TextForm {
+pub(crate) const HOST: TextForm = TextForm {
     pattern: "^[a-z0-9*][a-z0-9.:*-]*$",
     most: 300,
     check: |_| true,

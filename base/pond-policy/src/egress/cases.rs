@@ -24,6 +24,7 @@ fn verdict(list: &Allowlist, destination: &str) -> String {
     match decide(list, &to(destination)).map(|permit| permit.basis().clone()) {
         Ok(Basis::Rule(rule)) => rule.to_string(),
         Ok(Basis::Internet) => "internet".to_owned(),
+        Ok(Basis::Model) => "model".to_owned(),
         Err(denial) => denial.code().name().to_owned(),
     }
 }

@@ -73,6 +73,11 @@ impl HostName {
         Ok(Self(canonical.into()))
     }
 
+    /// An address in the place of a name, for records. No rule is about it, because every rule is read by `parse`.
+    pub(super) fn of_address(address: std::net::IpAddr) -> Self {
+        Self(address.to_string().into())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -22,6 +22,8 @@ pub enum Basis {
     Rule(Arc<HostRule>),
     /// The internet posture allows any public host.
     Internet,
+    /// The operator's file names it as a model's upstream; the broker goes there, the job never does.
+    Model,
 }
 
 /// A destination that may be looked up.
@@ -63,6 +65,36 @@ impl Permit {
         &self.basis
     }
 
+    /// For the broker alone: a model's upstream, which the operator named.
+    pub fn for_model(host: HostName, port: Port) -> Self {
+        Self { host, port, basis: Basis::Model }
+    }
+
+    /// The same for an upstream the operator named by its address.
+    pub fn for_model_at(address: IpAddr, port: Port) -> Self {
+        Self::for_model(HostName::of_address(address), port)
+    }
+
+    /// Judges the addresses of a model's upstream that the operator says is on his own network: private ones and this
+    /// machine's own are accepted beside public ones, metadata services and everything else are not.
+    pub fn pin_private(self, resolved: &[IpAddr]) -> Result<Pinned, Denial> {
+        let asked = || format!("{}:{}", self.host, self.port);
+        if resolved.is_empty() {
+            return Err(Denial::dns_failed(&asked()));
+        }
+        let denied = |address: &IpAddr| reason(*address).filter(|reason| !is_of_a_network(*reason));
+        match resolved.iter().find_map(denied) {
+            Some(why) => Err(Denial::private_address(asked(), why)),
+            None => Ok(self.pinned(resolved)),
+        }
+    }
+
+    fn pinned(self, resolved: &[IpAddr]) -> Pinned {
+        let port = self.port.get();
+        let addresses = resolved.iter().map(|address| SocketAddr::new(*address, port)).collect();
+        Pinned { permit: self, addresses }
+    }
+
     /// Judges every address the name resolved to. `own` holds the addresses of this machine's
     /// interfaces, public ones included.
     pub fn pin(self, resolved: &[IpAddr], own: &[IpAddr]) -> Result<Pinned, Denial> {
@@ -92,11 +124,7 @@ impl Permit {
                 Err(Denial::private_address(asked(), why))
             }
             Some(why) => Err(Denial::mixed_addresses(asked(), why)),
-            None => {
-                let port = self.port.get();
-                let addresses = resolved.iter().map(|address| SocketAddr::new(*address, port)).collect();
-                Ok(Pinned { permit: self, addresses })
-            }
+            None => Ok(self.pinned(resolved)),
         }
     }
 }
@@ -119,7 +147,36 @@ fn reason(address: IpAddr) -> Option<AddressReason> {
     }
 }
 
+/// Addresses an operator's own services have.
+fn is_of_a_network(reason: AddressReason) -> bool {
+    [AddressReason::Private, AddressReason::UniqueLocal, AddressReason::SharedCgnat, AddressReason::Loopback]
+        .contains(&reason)
+}
+
 /// Dual-stack sockets report IPv4 peers in mapped form, so both sides are compared unmapped.
 fn is_own(address: IpAddr, own: &[IpAddr]) -> bool {
     own.iter().any(|mine| mine.to_canonical() == address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operators_own_upstream_may_be_private_but_never_metadata() {
+        let pin = |addresses: &[&str]| {
+            let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+            let permit = Permit::for_model(HostName::parse("model.acme.com").unwrap(), Port::HTTPS);
+            permit
+                .pin_private(&addresses)
+                .map(|pinned| pinned.addresses().len())
+                .map_err(|denial| denial.code())
+        };
+        use crate::egress::DenialCode::{DnsFailed, PrivateAddress};
+        assert_eq!(pin(&["10.0.0.5", "127.0.0.1", "fd00::1", "8.8.8.8"]), Ok(4));
+        for wrong in ["169.254.169.254", "100.100.100.200", "224.0.0.1", "0.0.0.0", "fe80::1"] {
+            assert_eq!(pin(&["10.0.0.5", wrong]), Err(PrivateAddress), "{wrong}");
+        }
+        assert_eq!(pin(&[]), Err(DnsFailed));
+    }
 }

@@ -131,6 +131,13 @@ impl<'n> Item<'n> {
         parsed
     }
 
+    pub fn flag(&self, refusals: &mut Refusals) -> Option<bool> {
+        match (self.node, self.kind) {
+            (Node::Bool(value), Kind::Flag) => Some(*value),
+            _ => self.refuse_type(refusals),
+        }
+    }
+
     /// A number or a number with a unit, as its own parser understands it.
     pub fn quantity<T, E: ToString>(
         &self,
@@ -153,6 +160,7 @@ impl<'n> Item<'n> {
             Kind::Object(shape) => shape.read(self.node, &self.path, refusals),
             Kind::Choice { .. }
             | Kind::Text(_)
+            | Kind::Flag
             | Kind::Quantity { .. }
             | Kind::List { .. }
             | Kind::Map { .. } => self.refuse_type(refusals),

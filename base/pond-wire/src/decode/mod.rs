@@ -1,10 +1,11 @@
-//! Documents from users: bytes to [`Node`], as JSON or YAML.
+//! Documents from users: bytes to [`Node`], as JSON, YAML or TOML.
 //!
 //! Trust zone: the bytes are hostile. Invariants: size is capped before decoding and depth while decoding; order,
 //! duplicate keys and the spelling of numbers reach the parsers of pond-policy unchanged; nothing in a document can make
 //! another part of it appear twice (no anchors, no merges) or change its type (no tags).
 
 mod json;
+mod toml;
 mod yaml;
 
 use pond_policy::node::Node;
@@ -28,6 +29,10 @@ pub fn decode_json(bytes: &[u8]) -> Result<Node, Refusals> {
 
 pub fn decode_yaml(bytes: &[u8]) -> Result<Node, Refusals> {
     Ok(text(bytes).and_then(yaml::decode)?)
+}
+
+pub fn decode_toml(bytes: &[u8]) -> Result<Node, Refusals> {
+    Ok(text(bytes).and_then(toml::decode)?)
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Refusal> {

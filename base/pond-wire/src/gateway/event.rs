@@ -57,6 +57,8 @@ pub enum Event {
     Opened(Approval),
     /// A tunnel ended.
     Closed(Tunnel),
+    /// A request to a model ended.
+    Model(ModelCall),
     /// New rules hold.
     RulesReplaced,
     /// New rules were refused; the earlier ones hold.
@@ -124,6 +126,37 @@ pub enum Close {
     JobEnded,
 }
 
+/// One request to a model: what was asked for by kind, how it ended and what it cost; never a path, a header or a body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelCall {
+    pub job: String,
+    /// The operator's name of the model, where the request got that far.
+    pub model: Option<String>,
+    pub call: Option<String>,
+    pub status: u16,
+    pub outcome: ModelOutcome,
+    pub input_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    pub cost_microcents: u64,
+    /// The provider's counts were missing or odd, and the cost is the broker's bound.
+    pub estimated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelOutcome {
+    /// Refused by the broker, with this code; nothing was sent.
+    Refused(String),
+    Served,
+    /// The upstream failed, with this code.
+    Failed(String),
+    /// Cut at the ceiling.
+    Cut,
+    ClientLeft,
+}
+
 /// One host's part in the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,4 +188,8 @@ pub struct Totals {
     pub bytes_down: u64,
     /// Verdicts about hosts that found no place in the table.
     pub untold: u64,
+    pub model_calls: u64,
+    pub model_refusals: u64,
+    /// What the models cost, in millionths of a cent.
+    pub spent_microcents: u64,
 }

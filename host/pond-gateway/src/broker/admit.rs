@@ -4,14 +4,16 @@
 use http::{HeaderValue, Request};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use pond_policy::model::{Api, Microcents, Price};
+use pond_policy::model::{Api, Price};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::SemaphorePermit;
 
 use super::Broker;
+use super::count::count;
 use super::denied::{Denied, Dialect};
 use super::headers::to_upstream;
 use super::inspect::{Inspected, OutputLimit, inspect};
-use super::ledger::Reservation;
+use super::ledger::{Exhausted, Reservation};
 use super::route::{Call, Route, route};
 use super::served::Served;
 use crate::http::{Framing, RequestHead, Version, framing, read_body};
@@ -20,6 +22,9 @@ use crate::http::{Framing, RequestHead, Version, framing, read_body};
 const LEAST_OUTPUT: u64 = 256;
 /// Tokens that a provider adds to a prompt on its own account, for tools above all.
 const PROVIDER_TOKENS: u64 = 2000;
+
+/// A smaller prompt is not worth a question to the provider.
+const WORTH_COUNTING: u64 = 10_000;
 
 /// A request that is paid for and may go.
 pub(super) struct Admitted<'b> {
@@ -30,6 +35,8 @@ pub(super) struct Admitted<'b> {
     pub(super) hides_usage: bool,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
+    /// The memory the body counts for, until it is sent.
+    pub(super) room: Option<SemaphorePermit<'b>>,
 }
 
 /// Money set aside, and how to count it.
@@ -72,7 +79,7 @@ impl Broker {
             call: Some(addressed.route.call),
             denied,
         };
-        let _room = self.room(addressed.framing).await?;
+        let room = self.room(addressed.framing).await?;
         if head.headers.lists("expect", "100-continue") && addressed.framing != Framing::Empty {
             stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.ok()?;
         }
@@ -83,7 +90,8 @@ impl Broker {
                 return Some(Err(turn(denied)));
             }
         };
-        Some(self.prepare(head, &addressed, body).map_err(turn))
+        let prepared = self.prepare(head, &addressed, body, room).await;
+        Some(prepared.map_err(turn))
     }
 
     fn address(&self, head: &RequestHead) -> Result<Addressed<'_>, Turned<'_>> {
@@ -125,11 +133,12 @@ impl Broker {
         self.models.iter().find(|model| presented.iter().any(|key| model.is_dummy(key)))
     }
 
-    fn prepare<'b>(
-        &self,
+    async fn prepare<'b>(
+        &'b self,
         head: &RequestHead,
         addressed: &Addressed<'b>,
         body: Vec<u8>,
+        room: SemaphorePermit<'b>,
     ) -> Result<Admitted<'b>, Denied> {
         let Addressed { served, route, .. } = addressed;
         if !route.call.is_billed() && !self.pace.allows() {
@@ -138,32 +147,25 @@ impl Broker {
             denied.retry_after = Some(1);
             return Err(denied);
         }
-        let (body, bill, hides_usage) = match route.call {
-            Call::Models => (Vec::new(), None, false),
-            Call::Messages
-            | Call::CountMessages
-            | Call::Responses
-            | Call::Chat
-            | Call::Generate { .. }
-            | Call::CountGenerate => self.pay(served, route, body)?,
-        };
-        Ok(Admitted {
+        let mut admitted = Admitted {
             served,
             call: route.call,
-            request: request(head, served, route, body)?,
-            bill,
-            hides_usage,
+            request: request(head, served, route)?,
+            bill: None,
+            hides_usage: false,
             version: head.version,
             keep_alive: head.version == Version::Http11 && !head.headers.lists("connection", "close"),
-        })
+            room: Some(room),
+        };
+        if route.call != Call::Models {
+            self.pay(route, body, &mut admitted).await?;
+        }
+        Ok(admitted)
     }
 
-    fn pay(
-        &self,
-        served: &Served,
-        route: &Route,
-        body: Vec<u8>,
-    ) -> Result<(Vec<u8>, Option<Bill>, bool), Denied> {
+    /// Judges the body, sets money aside for it, and gives the request its final body.
+    async fn pay(&self, route: &Route, body: Vec<u8>, admitted: &mut Admitted<'_>) -> Result<(), Denied> {
+        let served = admitted.served;
         let inspected = inspect(served.api, route, body, served.provider_tools)
             .map_err(|fault| Denied::new(fault.status(), fault.code(), &fault))?;
         let Some(price) = served.price(&inspected.model) else {
@@ -171,31 +173,45 @@ impl Broker {
             return Err(Denied::new(403, "model_not_allowed", message));
         };
         if !route.call.is_billed() {
-            return Ok((inspected.body, None, false));
+            *admitted.request.body_mut() = Full::new(Bytes::from(inspected.body));
+            return Ok(());
         }
-        let (reservation, limit) = self.reserve(&inspected, &price)?;
-        let (hides_output, hides_usage) = (inspected.hides_output, inspected.hides_usage);
-        let bill = Bill { reservation, price, hides_output };
-        Ok((inspected.limited(limit), Some(bill), hides_usage))
+        let bound = input_bound(&inspected, &price);
+        let (reservation, limit) = match self.reserve(&inspected, &price, bound) {
+            Ok(reserved) => reserved,
+            Err(exhausted) if bound < WORTH_COUNTING || !self.pace.allows() => {
+                return Err(Denied::over_budget(exhausted));
+            }
+            Err(exhausted) => {
+                let counted = count(served, route.call, &inspected, &admitted.request).await;
+                let input =
+                    counted.filter(|input| *input < bound).ok_or_else(|| Denied::over_budget(exhausted))?;
+                self.reserve(&inspected, &price, input).map_err(Denied::over_budget)?
+            }
+        };
+        admitted.hides_usage = inspected.hides_usage;
+        admitted.bill = Some(Bill { reservation, price, hides_output: inspected.hides_output });
+        *admitted.request.body_mut() = Full::new(Bytes::from(inspected.limited(limit)));
+        Ok(())
     }
 
     /// Sets aside the most the request can cost; where the client left the length open, as much of it as is affordable.
-    fn reserve(&self, inspected: &Inspected, price: &Price) -> Result<(Reservation, u64), Denied> {
-        let input = input_bound(inspected, price);
+    fn reserve(
+        &self,
+        inspected: &Inspected,
+        price: &Price,
+        input: u64,
+    ) -> Result<(Reservation, u64), Exhausted> {
         let cost = |output: u64| price.most(input, output.saturating_mul(inspected.answers));
-        let whole = |output: u64| -> Result<(Reservation, u64), Denied> {
-            let reservation = self.ledger.reserve(cost(output)).map_err(Denied::over_budget)?;
-            Ok((reservation, output))
-        };
+        let whole = |output: u64| Ok((self.ledger.reserve(cost(output))?, output));
         match inspected.output {
             OutputLimit::Given(most) => whole(most.min(price.max_output)),
             OutputLimit::Unlimited => whole(price.max_output),
             OutputLimit::Open(_) => {
-                let least = cost(LEAST_OUTPUT.min(price.max_output));
-                let most: Microcents = cost(price.max_output);
-                let mut held = self.ledger.reserve_within(least, most).map_err(Denied::over_budget)?;
-                let output = price.affordable_output(held.held(), input) / inspected.answers;
-                let output = output.max(LEAST_OUTPUT.min(price.max_output));
+                let least = LEAST_OUTPUT.min(price.max_output);
+                let mut held = self.ledger.reserve_within(cost(least), cost(price.max_output))?;
+                let affordable = price.affordable_output(held.held(), input) / inspected.answers;
+                let output = affordable.max(least);
                 held.shrink_to(cost(output));
                 Ok((held, output))
             }
@@ -239,15 +255,10 @@ fn check(head: &RequestHead, route: &Route, served: &Served) -> Result<Framing, 
 }
 
 /// The request as it goes upstream: listed fields of the client, then the broker's own.
-fn request(
-    head: &RequestHead,
-    served: &Served,
-    route: &Route,
-    body: Vec<u8>,
-) -> Result<Request<Full<Bytes>>, Denied> {
+fn request(head: &RequestHead, served: &Served, route: &Route) -> Result<Request<Full<Bytes>>, Denied> {
     let method = if route.call == Call::Models { http::Method::GET } else { http::Method::POST };
     let uri = format!("{}{}", served.prefix, route.target);
-    let mut request = Request::new(Full::new(Bytes::from(body)));
+    let mut request = Request::new(Full::new(Bytes::new()));
     *request.method_mut() = method;
     *request.uri_mut() =
         uri.parse().map_err(|_| Denied::new(400, "target_form", "the path cannot be sent"))?;

@@ -6,6 +6,7 @@
 //! before a request is sent and settled after, whatever ends it.
 
 mod admit;
+mod count;
 mod denied;
 mod headers;
 mod hide;
@@ -45,6 +46,8 @@ use crate::http::Framing;
 use pace::Pace;
 use served::Served;
 
+/// Connections served at one time; a further one is refused at once.
+const SEATS: usize = 1024;
 /// Bodies being read and sent at one time hold at most this much, whatever the number of clients.
 const ROOM_KIB: u32 = 256 << 10;
 
@@ -72,6 +75,7 @@ pub struct Broker {
     ledger: Arc<Ledger>,
     pace: Pace,
     body_bytes: u64,
+    seats: Semaphore,
     room: Semaphore,
     report: Report,
 }
@@ -116,6 +120,7 @@ impl Broker {
             ledger: Ledger::new(Microcents(order.ceiling_microcents)),
             pace: Pace::default(),
             body_bytes: order.body_bytes,
+            seats: Semaphore::new(SEATS),
             room: Semaphore::new(usize::try_from(ROOM_KIB).unwrap_or(Semaphore::MAX_PERMITS)),
             report,
         })

@@ -111,12 +111,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Relay<'_, S> {
     async fn cut(&mut self, denied: &Denied, frame: Frame) -> Outcome {
         // A piece may have ended inside an event; an empty line ends that event first.
         let event = [b"\n\n".to_vec(), denied.event(self.dialect)].concat();
-        let told = match frame {
-            Frame::Chunked => self.write_piece(event, frame).await && self.write(b"0\r\n\r\n").await,
-            Frame::Close => self.write(&event).await,
-            Frame::Length(_) => false,
-        };
-        if told { Outcome::Cut } else { Outcome::ClientLeft }
+        match frame {
+            Frame::Chunked => {
+                let _told = self.write_piece(event, frame).await && self.write(b"0\r\n\r\n").await;
+            }
+            Frame::Close => {
+                let _told = self.write(&event).await;
+            }
+            Frame::Length(_) => {}
+        }
+        Outcome::Cut
     }
 
     fn frame(&self, length: Option<u64>) -> Frame {

@@ -10,10 +10,11 @@ pub(super) const FRAGMENT: usize = 8;
 pub(super) const RUN: usize = 20;
 
 /// Masks every run of at least `least` bytes of the key.
-#[derive(Debug)]
 pub(super) struct Scrubber {
     key: Key,
     least: usize,
+    /// The bytes that occur in the key at all: most of an answer is passed over by them.
+    alphabet: [bool; 256],
     /// The bytes kept back, and which of them are already known to be part of a piece.
     held: Vec<u8>,
     marked: Vec<bool>,
@@ -22,7 +23,13 @@ pub(super) struct Scrubber {
 impl Scrubber {
     pub(super) fn new(key: &Key, least: usize) -> Self {
         let least = least.min(key.bytes().len());
-        Self { key: key.clone(), least, held: Vec::new(), marked: Vec::new() }
+        let mut alphabet = [false; 256];
+        for byte in key.bytes() {
+            if let Some(used) = alphabet.get_mut(usize::from(*byte)) {
+                *used = true;
+            }
+        }
+        Self { key: key.clone(), least, alphabet, held: Vec::new(), marked: Vec::new() }
     }
 
     /// A whole text at once.
@@ -49,7 +56,7 @@ impl Scrubber {
         let mut run = 0;
         for end in 1..=self.held.len() {
             let byte = self.held.get(end - 1).copied().unwrap_or_default();
-            run = if self.key.bytes().contains(&byte) { run + 1 } else { 0 };
+            run = if self.alphabet.get(usize::from(byte)) == Some(&true) { run + 1 } else { 0 };
             if run < self.least {
                 continue;
             }

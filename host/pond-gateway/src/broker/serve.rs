@@ -29,6 +29,12 @@ enum Next {
 impl Broker {
     /// Serves one connection to its end. The caller has set TCP_NODELAY on it.
     pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) {
+        let Ok(_seat) = self.seats.try_acquire() else {
+            let refusal =
+                Refusal::new(429, "too_many_connections", "pond: too many connections to the broker");
+            self.tell(&Record::refused(None, None, refusal.status, refusal.code));
+            return send(&mut stream, &refusal.with_header("Retry-After", "1")).await;
+        };
         let mut buffer = Vec::new();
         while await_byte(&mut stream, &mut buffer, IDLE).await {
             if self.exchange(&mut stream, &mut buffer).await == Next::Close {
@@ -84,6 +90,8 @@ impl Broker {
                 return Next::Close;
             }
         };
+        // The body has gone; others may have its room.
+        admitted.room = None;
         let (response, lease) = match sent {
             Ok(sent) => sent,
             Err(fault) => {

@@ -98,3 +98,32 @@ impl Drop for Loan<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! What is lent comes back, or is closed.
+    use super::*;
+
+    #[test]
+    fn c83_pipes_are_bounded_in_size_and_number() {
+        let pool = Pool::default();
+        let mut loans: Vec<_> = std::iter::from_fn(|| pool.pipe()).collect();
+        assert_eq!((loans.len(), pool.pipe().is_none()), (MAX_PIPES, true));
+        let size = loans[0].pipe().map(|pipe| rustix::pipe::fcntl_getpipe_size(&pipe.writer));
+        assert_eq!(size, Some(Ok(PIPE)));
+        loans.pop().unwrap().give();
+        assert_eq!((pool.pipes().idle.len(), pool.pipes().made), (1, MAX_PIPES));
+        drop(loans);
+        assert_eq!((pool.pipes().idle.len(), pool.pipes().made), (1, 1));
+    }
+
+    #[test]
+    fn buffers_are_kept_up_to_a_bound() {
+        let pool = Pool::default();
+        for _ in 0..KEPT_BUFFERS + 5 {
+            pool.give_back(vec![0; BUFFER].into_boxed_slice());
+        }
+        assert_eq!(pool.buffers.lock().unwrap().len(), KEPT_BUFFERS);
+        assert_eq!(pool.buffer().len(), BUFFER);
+    }
+}

@@ -216,7 +216,8 @@ fn finish_sums_up_and_ends_the_gateway() {
         bytes_down: 5,
         refusals: vec![],
     };
-    let totals = Totals { allowed: 1, refused: 2, bytes_up: up, bytes_down: 5, untold: 0 };
+    let totals =
+        Totals { allowed: 1, refused: 2, bytes_up: up, bytes_down: 5, untold: 0, ..Totals::default() };
     assert_eq!(
         [gate.event(), gate.event(), gate.event()],
         [Event::Host(no), Event::Host(sum), Event::Summary(totals)]

@@ -87,7 +87,7 @@ fn c52_c55_c58_c62_c63_one_bad_address_refuses_the_whole_answer() {
         ("mixed.c62.com", &[public, "10.0.0.1"], "mixed_addresses"),
         ("six.c62.com", &[public, "fd00::1"], "mixed_addresses"),
         ("nat64.c62.com", &["64:ff9b::7f00:1"], "private_address"),
-        ("mapped.c62.com", &["::ffff:127.0.0.1"], "private_address"),
+        ("mapped.c62.com", &["::ffff:127.0.0.1"], "self_address"),
         ("own.c62.com", &[NEAR], "self_address"),
         ("ours.c62.com", &[public, NEAR], "self_address"),
     ];

@@ -8,7 +8,7 @@ use pond_wire::jail::{Console, Door, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::cgroup::{CgroupFault, CgroupHost, CgroupLimits};
+use super::cgroup::{Around, CgroupFault, CgroupHost, CgroupLimits};
 use super::ids::{self, IdRange, IdsFault};
 use super::launcher::{Belongings, Launcher, LauncherFault};
 use super::plan::{Exhibit, Facts, PlanFault, plan};
@@ -84,6 +84,11 @@ impl Native {
         let cgroups = CgroupHost::detect()?;
         let launcher = Launcher::start(executable)?;
         Ok(Self { state, launcher, cgroups, places: toolchain::probe() })
+    }
+
+    /// What the control groups around those of jobs leave them.
+    pub fn around(&self) -> Around {
+        self.cgroups.around()
     }
 
     pub fn state(&self) -> &StateDir {

@@ -58,3 +58,29 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    //! A sweep follows its own marks, and no mark to what is not pond's.
+    use super::*;
+    use crate::record::Record;
+
+    #[test]
+    fn only_an_unfinished_output_of_the_same_run_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&place.path().join("state")).unwrap();
+        let job = JobName::try_from("dead".to_owned()).unwrap();
+        for (name, stays) in [(".pond-dead", false), (".pond-other", true), ("precious", true)] {
+            let record = Record { job: job.clone(), made: Made::Native { cgroups: Vec::new() } };
+            drop(Live::write(&state, record).unwrap());
+            let target = place.path().join(name);
+            for directory in [&target, &state.runs().join("dead"), &state.workshop(&job).join("rooms")] {
+                std::fs::create_dir_all(directory).unwrap();
+            }
+            std::os::unix::fs::symlink(&target, state.output_mark(&job)).unwrap();
+            assert_eq!(sweep(&state).unwrap(), Swept { jobs: vec!["dead".to_owned()] });
+            let left = [target.exists(), state.runs().join("dead").exists(), state.workshop(&job).exists()];
+            assert_eq!(left, [stays, false, false], "{name}");
+        }
+    }
+}

@@ -85,6 +85,13 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
+    /// Queues what pond itself says to the job, all of it or, when the job reads nothing, none.
+    pub(super) fn answer(&mut self, text: &str) {
+        if self.to.is_some() && self.pending.len() + text.len() <= PIECE {
+            self.pending.extend_from_slice(text.as_bytes());
+        }
+    }
+
     fn take(&mut self, bytes: &[u8]) -> Fed {
         let room = PIECE.saturating_sub(self.pending.len());
         self.pending.extend(bytes.iter().take(room));
@@ -155,6 +162,23 @@ mod tests {
             let last = presses.iter().map(|(bytes, at)| keyboard.saw(bytes, after(*at))).last();
             assert_eq!(last, Some(expected), "{presses:?}");
         }
+    }
+
+    #[test]
+    fn a_job_that_asks_without_end_is_answered_within_bounds() {
+        let (keys, _typed) = rustix::pipe::pipe().unwrap();
+        let (reads, to) = rustix::pipe::pipe().unwrap();
+        let mut feeder = Feeder::new(Some(keys.as_fd()), Source::Keyboard(Presses::default()));
+        feeder.answer("nobody is there yet");
+        feeder.connect(to).unwrap();
+        for _ in 0..PIECE {
+            feeder.answer("\x1b[0n");
+        }
+        assert_eq!(feeder.pending.len(), PIECE);
+        feeder.write().unwrap();
+        let mut heard = [0; 8];
+        assert_eq!(rustix::io::read(&reads, &mut heard).unwrap(), 8);
+        assert_eq!(&heard, b"\x1b[0n\x1b[0n");
     }
 
     #[test]

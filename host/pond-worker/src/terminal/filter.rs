@@ -3,8 +3,9 @@
 //! Every control string (OSC, DCS, APC, PM, SOS) is swallowed whole; every other sequence is collected, looked up in
 //! [`super::sequence`], and written out complete or not at all, so that the terminal is never left inside one. The 8-bit
 //! forms are read as what they stand for and written in the 7-bit form. Bytes that are not UTF-8 become U+FFFD.
-//! Invariants: state is bounded; how the input is cut into chunks does not change the output.
+//! Invariants: state is bounded; how the input is cut into chunks changes neither the output nor the answers.
 
+use super::answer;
 use super::sequence::{Touched, escape_is_allowed};
 use crate::utf8::{Decoder, Piece};
 
@@ -27,6 +28,8 @@ pub struct Filter {
     state: State,
     touched: Touched,
     is_mid_line: bool,
+    /// To questions of the chunk at hand.
+    answers: String,
 }
 
 #[derive(Debug, Default)]
@@ -51,11 +54,13 @@ impl Filter {
         Self::default()
     }
 
-    /// Appends what the terminal may see of `chunk` to `out`.
-    pub fn push(&mut self, chunk: &[u8], out: &mut String) {
+    /// Appends what the terminal may see of `chunk` to `out`, and returns what the job is to hear: answers of pond's own.
+    #[must_use]
+    pub fn push(&mut self, chunk: &[u8], out: &mut String) -> String {
         let mut decoder = std::mem::take(&mut self.decoder);
         decoder.push(chunk, |piece| self.piece(piece, out));
         self.decoder = decoder;
+        std::mem::take(&mut self.answers)
     }
 
     /// Ends the stream: an unfinished sequence is dropped, and whatever the job switched is switched back.
@@ -132,7 +137,7 @@ impl Filter {
                 out.push_str(&intermediates);
                 out.push(character);
             }
-            _ => {}
+            _ => self.answers.extend(answer::to_escape(&intermediates, character)),
         }
     }
 
@@ -144,6 +149,7 @@ impl Filter {
                     out.push_str(&allowed);
                     out.push(character);
                 }
+                self.answers.extend(answer::to_control(&body, character));
             }
             _ if body.len() < SEQUENCE_BYTES => {
                 body.push(character);

@@ -121,3 +121,28 @@ async fn c132_free_calls_are_limited() {
     assert!((5..=10).contains(&limited), "{statuses:?}");
     assert_eq!(world.broker.standing().spent.0, 0);
 }
+
+#[tokio::test]
+async fn near_the_ceiling_the_provider_s_own_count_decides() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let text = "word ".repeat(20_000);
+    let body = format!("{{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":10,\"messages\":[\"{text}\"]}}");
+    let ceiling = price.most(40_000, 10);
+    assert!(ceiling < price.most(100_000, 10));
+    for (count, served) in
+        [("{\"input_tokens\":20000}", true), ("{\"input_tokens\":99000}", false), ("{}", false)]
+    {
+        let world =
+            World::with(order(ceiling), move |seen| match seen.head.target.ends_with(b"/count_tokens") {
+                true => json_ok(count),
+                false => json_ok(&spent_report(20_000, 10)),
+            })
+            .await;
+        let answer = world.ask(0, "/v1/messages", &body).await;
+        assert_eq!(answer.starts_with("HTTP/1.1 200 "), served, "{count}: {}", parts(&answer).0);
+        let standing = world.broker.standing();
+        assert!(standing.spent <= ceiling && standing.reserved.0 == 0, "{standing:?}");
+        assert_eq!(world.seen().len(), 1 + usize::from(served));
+        assert_eq!(world.seen()[0].header("x-api-key"), [KEYS[0]]);
+    }
+}

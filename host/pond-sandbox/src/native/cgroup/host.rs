@@ -101,6 +101,10 @@ impl CgroupHost {
         Ok(Self { hierarchies, mode })
     }
 
+    pub(super) fn hierarchies(&self) -> &[Arc<Hierarchy>] {
+        &self.hierarchies
+    }
+
     pub const fn mode(&self) -> Mode {
         self.mode
     }

@@ -338,3 +338,64 @@ fn names_are_plain() {
         assert!(matches!(host.create(name, &wide()), Err(CgroupFault::BadName)), "{name:?}");
     }
 }
+
+/// A group of its own around the jobs' in every hierarchy; removed with the value.
+struct Enclosure {
+    directories: Vec<PathBuf>,
+    layout: Layout,
+}
+
+impl Enclosure {
+    fn new() -> Self {
+        let found = CgroupHost::detect().unwrap();
+        let mut layout = own_layout().unwrap();
+        if let (Mode::V2, Some(place)) = (found.mode(), layout.unified.as_mut()) {
+            // Where controllers are handed down, which need not be where this process stands.
+            place.group = found.directories("any").first().unwrap().parent().unwrap().to_owned();
+        }
+        let name = unique("around");
+        let mut directories = Vec::new();
+        let places = layout.legacy.iter_mut().map(|legacy| &mut legacy.place).chain(layout.unified.as_mut());
+        for place in places {
+            place.group.push(&name);
+            if std::fs::create_dir(&place.group).is_ok() {
+                directories.push(place.group.clone());
+            }
+        }
+        Self { directories, layout }
+    }
+
+    fn set(&self, file: &str, value: &str) {
+        let written = self.directories.iter().filter(|group| std::fs::write(group.join(file), value).is_ok());
+        assert_eq!(written.count(), 1, "{file}");
+    }
+}
+
+impl Drop for Enclosure {
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            std::fs::remove_dir(directory).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_smaller_limit_around_is_noticed_and_is_the_one_that_kills() {
+    let enclosure = Enclosure::new();
+    let host = CgroupHost::within(&enclosure.layout, 0).unwrap();
+    let outside = CgroupHost::detect().unwrap().around();
+    assert_eq!(host.around(), outside, "a group without limits changes nothing");
+    let (memory, pids) = match host.mode() {
+        Mode::V2 => ("memory.max", "pids.max"),
+        Mode::V1 | Mode::Hybrid => ("memory.limit_in_bytes", "pids.max"),
+    };
+    enclosure.set(memory, "16777216");
+    enclosure.set(pids, "40");
+    let around = host.around();
+    assert_eq!((around.memory_bytes, around.pids), (Some(16 << 20), Some(40)));
+    let job = host.create(&unique("around"), &limits("256m", "64", "64")).unwrap();
+    assert_ne!(run(&job, HOLD_40_MB), "40000000");
+    let usage = job.usage().unwrap();
+    assert!(usage.oom_kills >= Some(1), "{usage:?}");
+    job.remove().unwrap();
+}

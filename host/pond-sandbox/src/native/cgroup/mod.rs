@@ -5,6 +5,7 @@
 //! written, except to hand controllers down a delegated v2 group; a group is removed only when empty; everything here can
 //! be undone later from names or recorded paths alone.
 
+mod around;
 mod delegate;
 mod fault;
 mod files;
@@ -19,6 +20,7 @@ mod usage;
 #[cfg(test)]
 mod live_tests;
 
+pub use around::Around;
 pub use delegate::delegate;
 pub use fault::{CgroupFault, Controller, Remedy};
 pub use host::{CgroupHost, Mode};

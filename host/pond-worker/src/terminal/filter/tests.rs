@@ -5,16 +5,49 @@ use proptest::prelude::*;
 use super::*;
 
 fn shown(input: &[u8]) -> String {
+    shown_and_heard(input).0
+}
+
+/// What the terminal sees, and what the job hears.
+fn shown_and_heard(input: &[u8]) -> (String, String) {
     let mut out = String::new();
-    Filter::new().push(input, &mut out);
-    out
+    let heard = Filter::new().push(input, &mut out);
+    (out, heard)
+}
+
+/// What is shown of one more chunk; the answers are somebody else's concern.
+fn push(filter: &mut Filter, chunk: &[u8], out: &mut String) {
+    drop(filter.push(chunk, out));
+}
+
+#[test]
+fn questions_are_answered_by_pond_and_never_reach_the_terminal() {
+    let identity = "\x1b[?62;22c";
+    let cases: [(&[u8], &str); 9] = [
+        (b"\x1b[c", identity),
+        (b"\x1b[0c", identity),
+        (b"\x1bZ", identity),
+        ("\u{9b}c".as_bytes(), identity),
+        (b"\x1b[5n", "\x1b[0n"),
+        // A keyboard protocol and a version, asked for with the identity behind: the answer to that alone is a no.
+        (b"\x1b[?u\x1b[>q\x1b[c", identity),
+        (b"\x1b[>c\x1b[=c\x1b[1c\x1b[?5n\x1b[?c\x1b[;c\x1b[?62;22c", ""),
+        (b"\x1b]11;?\x07\x1b]0;\x1b\\\x1bP$qm\x1b\\\x05\x1b[18t", ""),
+        (b"\x1b[c\x1b[5n\x1b[c", "\x1b[?62;22c\x1b[0n\x1b[?62;22c"),
+    ];
+    for (input, heard) in cases {
+        let told = shown_and_heard(input);
+        assert_eq!(told, (String::new(), heard.to_owned()), "{:?}", String::from_utf8_lossy(input));
+    }
+    // The position of the cursor is the terminal's to tell.
+    assert_eq!(shown_and_heard(b"\x1b[6n"), ("\x1b[6n".to_owned(), String::new()));
 }
 
 /// Everything after the input: what the end of the job puts back.
 fn put_back(input: &str) -> String {
     let mut out = String::new();
     let mut filter = Filter::new();
-    filter.push(input.as_bytes(), &mut out);
+    push(&mut filter, input.as_bytes(), &mut out);
     out.clear();
     filter.finish(&mut out);
     out
@@ -106,14 +139,14 @@ fn state_stays_small() {
     let mut out = String::new();
     for (start, more) in [(&b"\x1b["[..], &b"1;"[..]), (b"\x1b", b"("), (b"\x1b]", b"52;"), (b"\x1bP", b"q")]
     {
-        filter.push(start, &mut out);
-        filter.push(&more.repeat(100_000), &mut out);
+        push(&mut filter, start, &mut out);
+        push(&mut filter, &more.repeat(100_000), &mut out);
         let held = match &filter.state {
             State::Ground | State::Overlong | State::Text | State::TextEscape => 0,
             State::Escape(held) | State::Control(held) => held.len(),
         };
         assert!(held <= SEQUENCE_BYTES && out.is_empty(), "{held} {}", out.len());
-        filter.push(b"\x18", &mut out);
+        push(&mut filter, b"\x18", &mut out);
     }
 }
 
@@ -197,30 +230,31 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
     #[test]
     fn only_harmless_sequences_however_it_is_cut(input in hostile(), cuts in proptest::collection::vec(0_usize..60, 0..6)) {
-        let once = shown(&input);
+        let (once, heard) = shown_and_heard(&input);
+        prop_assert!(heard.replace("\x1b[?62;22c", "").replace("\x1b[0n", "").is_empty(), "{heard:?}");
         prop_assert!(is_harmless(&once), "{once:?}");
         prop_assert_eq!(shown(once.as_bytes()), once.clone(), "filtering again changes nothing");
         let mut filter = Filter::new();
-        let mut pieces = String::new();
+        let (mut pieces, mut answers) = (String::new(), String::new());
         let mut rest = input.as_slice();
         for cut in cuts {
             let (chunk, after) = rest.split_at(cut.min(rest.len()));
-            filter.push(chunk, &mut pieces);
+            answers += &filter.push(chunk, &mut pieces);
             rest = after;
         }
-        filter.push(rest, &mut pieces);
-        prop_assert_eq!(pieces, once);
+        answers += &filter.push(rest, &mut pieces);
+        prop_assert_eq!((pieces, answers), (once, heard));
     }
 
     #[test]
     fn the_end_is_harmless_too_and_ends_every_mode(input in hostile()) {
         let mut out = String::new();
         let mut filter = Filter::new();
-        filter.push(&input, &mut out);
+        push(&mut filter, &input, &mut out);
         filter.finish(&mut out);
         prop_assert!(is_harmless(&out), "{out:?}");
         let mut again = Filter::new();
-        again.push(out.as_bytes(), &mut String::new());
+        push(&mut again, out.as_bytes(), &mut String::new());
         prop_assert!(again.touched.is_as_before(), "{out:?}");
     }
 }

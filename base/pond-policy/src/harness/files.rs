@@ -1,0 +1,128 @@
+//! Each agent's own settings, as templates. Everything that phones home besides the model is turned off: it would only be
+//! refused, and slowly.
+
+use super::Templates;
+use super::agent::Agent;
+use crate::model::Api;
+
+const CLAUDE_STATE: &str = "{\"hasCompletedOnboarding\": true, \"bypassPermissionsModeAccepted\": true}\n";
+
+/// The `openai` provider of Codex is reserved and prefers a WebSocket, so it gets one of its own.
+const CODEX: &str = r#"model = "{{MODEL}}"
+model_provider = "pond"
+web_search = "disabled"
+check_for_update_on_startup = false
+
+[model_providers.pond]
+name = "pond"
+base_url = "{{BROKER_URL}}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+supports_websockets = false
+
+[tools]
+web_search = false
+
+[analytics]
+enabled = false
+"#;
+
+const GEMINI: &str = r#"{
+  "general": {"disableAutoUpdate": true, "disableUpdateNag": true},
+  "privacy": {"usageStatisticsEnabled": false},
+  "security": {"auth": {"selectedType": "gemini-api-key"}},
+  "tools": {"exclude": ["google_web_search", "web_fetch"]}
+}
+"#;
+
+const AIDER: &str = "analytics-disable: true\ncheck-update: false\nshow-model-warnings: false\n";
+
+pub(super) fn files(agent: Agent, api: Api) -> Templates {
+    match agent {
+        Agent::ClaudeCode => vec![(".claude.json", CLAUDE_STATE.to_owned())],
+        Agent::Codex => vec![(".codex/config.toml", CODEX.to_owned())],
+        Agent::GeminiCli => vec![(".gemini/settings.json", GEMINI.to_owned())],
+        Agent::Opencode => vec![(".config/opencode/opencode.json", opencode(api))],
+        Agent::Aider => vec![(".aider.conf.yml", AIDER.to_owned())],
+    }
+}
+
+fn opencode(api: Api) -> String {
+    let (provider, path, package) = match api {
+        Api::Anthropic => ("anthropic", "/v1", ""),
+        Api::Openai => ("openai", "/v1", ""),
+        Api::OpenaiChat => ("pond", "/v1", "\"npm\": \"@ai-sdk/openai-compatible\", "),
+        Api::Gemini => ("google", "/v1beta", ""),
+    };
+    format!(
+        "{{\n  \"model\": \"{provider}/{{{{MODEL}}}}\",\n  \"small_model\": \"{provider}/{{{{MODEL}}}}\",\n  \
+         \"autoupdate\": false,\n  \"share\": \"disabled\",\n  \"provider\": {{\"{provider}\": {{{package}\"options\": \
+         {{\"baseURL\": \"{{{{BROKER_URL}}}}{path}\", \"apiKey\": \"{{{{SECRET:MODEL_KEY}}}}\"}}, \
+         \"models\": {{\"{{{{MODEL}}}}\": {{}}}}}}}}\n}}\n"
+    )
+}
+
+pub(super) fn environment(agent: Agent, api: Api) -> Templates {
+    let fixed: &[(&'static str, &str)] = match agent {
+        Agent::ClaudeCode => &[
+            ("ANTHROPIC_BASE_URL", "{{BROKER_URL}}"),
+            ("ANTHROPIC_AUTH_TOKEN", "{{SECRET:MODEL_KEY}}"),
+            ("ANTHROPIC_MODEL", "{{MODEL}}"),
+            ("ANTHROPIC_DEFAULT_OPUS_MODEL", "{{MODEL}}"),
+            ("ANTHROPIC_DEFAULT_SONNET_MODEL", "{{MODEL}}"),
+            ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "{{MODEL}}"),
+            ("CLAUDE_CODE_SUBAGENT_MODEL", "{{MODEL}}"),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        ],
+        Agent::Codex => &[],
+        Agent::GeminiCli => &[("GEMINI_MODEL", "{{MODEL}}")],
+        Agent::Opencode => &[("OPENCODE_DISABLE_MODELS_FETCH", "1"), ("OPENCODE_DISABLE_AUTOUPDATE", "1")],
+        Agent::Aider => return aider(api),
+    };
+    fixed.iter().map(|(name, text)| (*name, (*text).to_owned())).collect()
+}
+
+fn aider(api: Api) -> Templates {
+    let family = match api {
+        Api::Anthropic => "anthropic",
+        Api::Openai | Api::OpenaiChat => "openai",
+        Api::Gemini => "gemini",
+    };
+    let model = format!("{family}/{{{{MODEL}}}}");
+    vec![
+        ("AIDER_MODEL", model.clone()),
+        ("AIDER_WEAK_MODEL", model),
+        ("LITELLM_LOCAL_MODEL_COST_MAP", "True".to_owned()),
+    ]
+}
+
+/// The API's own variables as well, except where an agent would send two credentials.
+pub(super) fn sdk_environment(api: Api, agent: Agent) -> Templates {
+    match agent {
+        Agent::ClaudeCode => Vec::new(),
+        Agent::Codex | Agent::GeminiCli | Agent::Opencode | Agent::Aider => sdk_variables(api),
+    }
+}
+
+/// What the libraries read. Anthropic's base has no version, OpenAI's has; LiteLLM has names of its own.
+pub(super) fn sdk_variables(api: Api) -> Templates {
+    let fixed: &[(&'static str, &str)] = match api {
+        Api::Anthropic => &[
+            ("ANTHROPIC_BASE_URL", "{{BROKER_URL}}"),
+            ("ANTHROPIC_API_BASE", "{{BROKER_URL}}"),
+            ("ANTHROPIC_API_KEY", "{{SECRET:MODEL_KEY}}"),
+        ],
+        Api::Openai | Api::OpenaiChat => &[
+            ("OPENAI_BASE_URL", "{{BROKER_URL}}/v1"),
+            ("OPENAI_API_BASE", "{{BROKER_URL}}/v1"),
+            ("OPENAI_API_KEY", "{{SECRET:MODEL_KEY}}"),
+        ],
+        Api::Gemini => &[
+            ("GOOGLE_GEMINI_BASE_URL", "{{BROKER_URL}}"),
+            ("GEMINI_API_BASE", "{{BROKER_URL}}"),
+            ("GEMINI_API_KEY", "{{SECRET:MODEL_KEY}}"),
+        ],
+    };
+    let common = [("POND_MODEL", "{{MODEL}}"), ("POND_BROKER_URL", "{{BROKER_URL}}")];
+    fixed.iter().chain(&common).map(|(name, text)| (*name, (*text).to_owned())).collect()
+}

@@ -1,0 +1,108 @@
+//! The operator's file, `pond.toml`: the models a job may be given, what they cost, and what every allowlist starts with.
+//! A table like any other document: unknown fields are faults, all faults are reported together.
+//!
+//! Invariants: every model that is accepted can be reached over https and has a price for each id it lists; a
+//! credential is a place to read one from, never the credential; no host is both a model's and on the allowlist.
+
+mod egress;
+mod model;
+mod price;
+
+use crate::model::{Price, UpstreamHost};
+use crate::node::Node;
+use crate::path::Path;
+use crate::refusal::{Code, Refusals};
+use crate::shape::{Field, Item, Kind, Need, Shape};
+
+pub use egress::Egress;
+pub use model::{Credential, Model};
+
+use crate::name::Name;
+
+const MODEL: Field = Field {
+    name: "model",
+    need: Need::Optional,
+    kind: Kind::Map { key: Name::form(Code::NameInvalid), of: &Kind::Object(&model::SHAPE), most: 64 },
+    doc: "Models by the name `--model` takes.",
+};
+const PRICE: Field = Field {
+    name: "price",
+    need: Need::Optional,
+    kind: Kind::Map { key: model::ID, of: &Kind::Object(&price::SHAPE), most: 256 },
+    doc: "Prices by model id; they replace the built-in ones.",
+};
+const EGRESS: Field = Field {
+    name: "egress",
+    need: Need::Optional,
+    kind: Kind::Object(&egress::SHAPE),
+    doc: "What every allowlist starts with, and what none may hold.",
+};
+
+/// The whole file.
+pub static OPERATOR_SHAPE: Shape = Shape {
+    name: "operator",
+    doc: "The operator's file.",
+    fields: &[MODEL, PRICE, EGRESS],
+    unknown: Code::UnknownField,
+};
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    pub models: Vec<Model>,
+    pub egress: Egress,
+}
+
+impl Default for Operator {
+    fn default() -> Self {
+        Self { models: Vec::new(), egress: Egress::default() }
+    }
+}
+
+impl Operator {
+    pub fn read(document: &Node) -> Result<Self, Refusals> {
+        let mut refusals = Refusals::default();
+        let operator = read(document, &mut refusals);
+        refusals.finish(operator)
+    }
+
+    pub fn model(&self, name: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.name.as_str() == name)
+    }
+}
+
+fn read(document: &Node, refusals: &mut Refusals) -> Option<Operator> {
+    let object = OPERATOR_SHAPE.read(document, &Path::root(), refusals)?;
+    let entries = |field: &Field, refusals: &mut Refusals| {
+        object.item(field).and_then(|item| item.map(refusals)).unwrap_or_default()
+    };
+    let mut prices: Vec<(String, Price)> = Vec::new();
+    for (id, item) in entries(&PRICE, refusals) {
+        prices.extend(price::read(&item, refusals).map(|price| (id.to_owned(), price)));
+    }
+    let priced: Vec<&str> = entries(&PRICE, &mut Refusals::default()).iter().map(|(id, _)| *id).collect();
+    let mut models = Vec::new();
+    for (name, item) in entries(&MODEL, refusals) {
+        models.extend(model::read(name, &item, &prices, &priced, refusals));
+    }
+    let egress = object.item(&EGRESS).map_or(Some(Egress::default()), |item| egress::read(item, refusals))?;
+    if let Some(item) = object.item(&EGRESS) {
+        refuse_model_hosts(&models, &egress, item, refusals);
+    }
+    Some(Operator { models, egress })
+}
+
+/// The broker is the only door to a model: a host on the allowlist would be a second one, without a meter.
+fn refuse_model_hosts(models: &[Model], egress: &Egress, item: &Item<'_>, refusals: &mut Refusals) {
+    for model in models {
+        let UpstreamHost::Name(name) = model.upstream.host() else { continue };
+        for rule in egress.allow.iter().filter(|rule| rule.covers(name)) {
+            let message =
+                format!("{rule} reaches the upstream of model {}; the broker is its only door", model.name);
+            refusals.refuse(Code::HostReserved, &item.path().field("allow"), message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

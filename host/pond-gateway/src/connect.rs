@@ -1,0 +1,111 @@
+//! What a CONNECT request asks for. Pure; every byte is the job's.
+//!
+//! Invariants: the destination comes from the request target alone; whatever a refusal repeats of the request is its host,
+//! never credentials, a path or a header.
+
+use pond_policy::egress::{Denial, DenialCode, Destination};
+
+use crate::http::{Repeated, RequestHead};
+
+/// Where a request wants to go, if it is one we serve.
+pub fn destination(head: &RequestHead) -> Result<Destination, Denial> {
+    let target = String::from_utf8_lossy(&head.target);
+    if head.method != b"CONNECT" {
+        return Err(not_connect(head, &target));
+    }
+    let destination =
+        Destination::parse(&target).map_err(|fault| Denial::malformed(host_part(&target), fault))?;
+    let malformed =
+        |hint: &str| Denial::at_door(DenialCode::RequestMalformed, &destination.to_string(), hint);
+    if head.headers.has("transfer-encoding")
+        || head.headers.all("content-length").any(|length| length != b"0")
+    {
+        return Err(malformed("a CONNECT request has no body"));
+    }
+    match head.headers.one("host") {
+        Ok(Some(host)) if !names(host, &destination) => Err(malformed("the Host header names another host")),
+        Ok(_) => Ok(destination),
+        Err(Repeated) => Err(malformed("the Host header is repeated")),
+    }
+}
+
+/// Whether a Host header means the destination; some clients leave the port out.
+fn names(host: &[u8], destination: &Destination) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let with_port = format!("{host}:{}", destination.port);
+    [host, &with_port].into_iter().any(|text| Destination::parse(text).as_ref() == Ok(destination))
+}
+
+fn not_connect(head: &RequestHead, target: &str) -> Denial {
+    if head.method.eq_ignore_ascii_case(b"CONNECT") {
+        let hint = "methods are written in capitals";
+        return Denial::at_door(DenialCode::MethodNotAllowed, host_part(target), hint);
+    }
+    let host = host_part(target);
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if name == "localhost" || name.starts_with("127.") || name == "[::1]" {
+        return Denial::own_door(host);
+    }
+    Denial::https_only(host)
+}
+
+/// The host of a target in whichever form, without credentials, path or query: those are nobody's business.
+fn host_part(target: &str) -> &str {
+    let after_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);
+    let authority = after_scheme.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    //! The table of whole requests is in the doors' own tests; here is what must hold for any bytes.
+    use super::*;
+    use crate::http::parse_head;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_in_a_destination_or_a_printable_refusal(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(Some((head, _))) = parse_head(&bytes) {
+                check(&head);
+            }
+        }
+
+        #[test]
+        fn any_target_and_header_too(target in "[!-~]{1,80}", host in "[ -~]{0,40}", method in "CONNECT|GET|connect") {
+            let text = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            if let Ok(Some((head, _))) = parse_head(text.as_bytes()) {
+                check(&head);
+            }
+        }
+    }
+
+    fn check(head: &RequestHead) {
+        match destination(head) {
+            Ok(destination) => {
+                assert_eq!(head.method, b"CONNECT");
+                let target = std::str::from_utf8(&head.target).unwrap();
+                assert_eq!(Destination::parse(target), Ok(destination));
+            }
+            Err(denial) => assert!(denial.reason_phrase().bytes().all(|byte| (b' '..=b'~').contains(&byte))),
+        }
+    }
+
+    #[test]
+    fn c24_of_a_refused_request_only_the_host_is_repeated() {
+        for target in [
+            "http://user:secret@h.com/secret?secret#secret",
+            "https://h.com?secret",
+            "/secret",
+            "secret:secret@h.com:443",
+            "h.com/secret:443",
+        ] {
+            for method in ["GET", "CONNECT", "connect"] {
+                let text = format!("{method} {target} HTTP/1.1\r\nCookie: secret\r\n\r\n");
+                let (head, _) = parse_head(text.as_bytes()).unwrap().unwrap();
+                let denial = destination(&head).unwrap_err();
+                assert!(!format!("{denial:?}").contains("secret"), "{method} {target}: {denial:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The record book under pressure.
+
+use super::*;
+use pond_policy::egress::{Allowlist, Destination, decide};
+
+fn ledger(places: usize) -> (Ledger, mpsc::Receiver<Event>) {
+    let (queue, events) = mpsc::channel(places);
+    (Ledger::new("job-1", queue), events)
+}
+
+fn denial(target: &str) -> Denial {
+    decide(&Allowlist::default(), &Destination::parse(target).unwrap()).unwrap_err()
+}
+
+fn approval(host: &str) -> Approval {
+    let address = std::net::Ipv4Addr::new(93, 184, 216, 34).into();
+    Approval {
+        job: "job-1".into(),
+        door: Door::Proxy,
+        tunnel: 0,
+        host: host.into(),
+        port: 443,
+        rule: None,
+        address,
+    }
+}
+
+#[tokio::test]
+async fn an_allowed_connection_waits_for_its_record_and_never_goes_unrecorded() {
+    let (ledger, mut events) = ledger(1);
+    assert_eq!(ledger.opened(&approval("a.com")).await, Ok(()));
+    let second = approval("b.com");
+    let mut opening = std::pin::pin!(ledger.opened(&second));
+    let waited = tokio::time::timeout(Duration::from_millis(20), &mut opening).await;
+    assert!(waited.is_err(), "a full queue did not hold the connection back");
+    assert_eq!(events.recv().await, Some(Event::Opened(approval("a.com"))));
+    assert_eq!(opening.await, Ok(()));
+    drop(events);
+    assert_eq!(ledger.opened(&approval("c.com")).await, Err(Gone));
+}
+
+#[test]
+fn c88_refusals_never_wait_and_what_is_not_told_is_counted() {
+    let (ledger, mut events) = ledger(10);
+    for _ in 0..100 {
+        ledger.refused(Door::Proxy, &denial("evil.com:443"));
+    }
+    assert_eq!(std::iter::from_fn(|| events.try_recv().ok()).count(), 10);
+    assert_eq!(ledger.take_flood(), Some(Event::Flood { refusals: 90 }));
+    assert_eq!(ledger.take_flood(), None);
+}
+
+#[test]
+fn c88_the_log_grows_by_a_burst_and_then_by_time_alone() {
+    let (ledger, mut events) = ledger(10_000);
+    for number in 0..5_000 {
+        ledger.refused(Door::DnsUdp, &denial(&format!("n{number}.evil.com:443")));
+    }
+    let told = std::iter::from_fn(|| events.try_recv().ok()).count();
+    assert!((64..128).contains(&told), "{told}");
+}
+
+#[tokio::test]
+async fn c88_nonsense_does_not_crowd_out_what_was_allowed() {
+    let (ledger, _events) = ledger(10_000);
+    for number in 0..5_000 {
+        ledger.refused(Door::Proxy, &denial(&format!("n{number}.evil.com:443")));
+    }
+    ledger.opened(&approval("a.com")).await.unwrap();
+    let summary = ledger.summary();
+    assert_eq!(summary.len(), MAX_REFUSED_HOSTS + 2);
+    let refusals = vec![];
+    let expected =
+        HostTotals { target: "a.com:443".into(), allowed: 1, bytes_up: 0, bytes_down: 0, refusals };
+    assert_eq!(summary.first(), Some(&Event::Host(expected)));
+    let untold = 5_000 - u64::try_from(MAX_REFUSED_HOSTS).unwrap();
+    let totals = Totals { allowed: 1, refused: 5_000, bytes_up: 0, bytes_down: 0, untold, ..Totals::default() };
+    assert_eq!(summary.last(), Some(&Event::Summary(totals)));
+}
+
+#[test]
+fn c88_c92_the_largest_event_fits_a_packet() {
+    let (ledger, mut events) = ledger(4);
+    let hostile = "\u{1b}\u{202e}\"".repeat(3000);
+    let fault = Destination::parse(&hostile).unwrap_err();
+    ledger.refused(Door::Proxy, &Denial::malformed(&hostile, fault));
+    let text = serde_json::to_vec(&events.try_recv().unwrap()).unwrap();
+    assert!(text.len() < pond_wire::gateway::MAX_EVENT_BYTES && text.is_ascii(), "{}", text.len());
+    for event in ledger.summary() {
+        assert!(serde_json::to_vec(&event).unwrap().len() < pond_wire::gateway::MAX_EVENT_BYTES);
+    }
+}

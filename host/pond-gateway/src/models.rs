@@ -1,0 +1,91 @@
+//! The broker's place in the gateway: its door, its way to the upstream through the same lookup, judgement and dial as
+//! every tunnel, and its records in the same book.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+use pond_policy::egress::{Denial, DenialCode, Permit, Pinned};
+use pond_policy::model::UpstreamHost;
+use pond_wire::gateway::{ModelCall, ModelOutcome, broker as wire};
+use tokio::net::TcpStream;
+
+use crate::broker::{Broker, BrokerFault, Connect, DialFault, Key, Outcome, Record, Report, Target};
+use crate::dial;
+use crate::gateway::Gateway;
+use crate::passage::tune;
+
+/// Gives the gateway its broker, which in turn reaches out through the gateway: one of the two must not hold the other.
+pub(crate) fn install(
+    gateway: &Arc<Gateway>,
+    order: &wire::Broker,
+    keys: Vec<Key>,
+) -> Result<(), BrokerFault> {
+    let from = Arc::downgrade(gateway);
+    let connect: Connect = Arc::new(move |target| Box::pin(connect(from.clone(), target)));
+    let book = gateway.ledger.clone();
+    let report: Report = Arc::new(move |record| book.model(told(book.job(), record)));
+    let broker = Broker::new(order, keys, &connect, report)?;
+    // It is set here and nowhere else, so it cannot have been set before.
+    gateway.broker.get_or_init(|| broker);
+    Ok(())
+}
+
+/// One client of the broker, to its end.
+pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
+    // A connection that cannot be tuned was reset already.
+    if let (Some(broker), Ok(())) = (gateway.broker.get(), tune(&stream)) {
+        broker.serve(stream).await;
+    }
+}
+
+async fn connect(gateway: Weak<Gateway>, target: Target) -> Result<TcpStream, DialFault> {
+    let gateway = gateway.upgrade().ok_or(DialFault::Late)?;
+    let pinned = pin(&gateway, target).await.map_err(|denial| match denial.code() {
+        DenialCode::DnsFailed => DialFault::Dns,
+        _ => DialFault::Denied(denial.to_string()),
+    })?;
+    match dial::dial(&pinned).await {
+        Ok((stream, _)) => Ok(stream),
+        Err(dial::DialFault::Timeout) => Err(DialFault::Late),
+        Err(dial::DialFault::Refused) => Err(DialFault::Failed(std::io::ErrorKind::ConnectionRefused.into())),
+    }
+}
+
+async fn pin(gateway: &Gateway, target: Target) -> Result<Pinned, Denial> {
+    let (permit, addresses): (Permit, Arc<[IpAddr]>) = match target.host {
+        // The order is checked to hold an address only for a private upstream.
+        UpstreamHost::Address(address) => (Permit::for_model_at(address, target.port), Arc::from([address])),
+        UpstreamHost::Name(name) => {
+            let permit = Permit::for_model(name, target.port);
+            let addresses = gateway.resolver.lookup(&permit).await?;
+            (permit, addresses)
+        }
+    };
+    if target.private {
+        return permit.pin_private(&addresses);
+    }
+    let own = dial::own_addresses(&addresses).map_err(|_| Denial::dns_failed(permit.host()))?;
+    permit.pin_behind_nat64(&addresses, &own, gateway.nat64)
+}
+
+fn told(job: &str, record: &Record) -> ModelCall {
+    let usage = record.usage;
+    ModelCall {
+        job: job.to_owned(),
+        model: record.model.clone(),
+        call: record.call.map(|call| call.name().to_owned()),
+        status: record.status,
+        outcome: match record.outcome {
+            Outcome::Refused(code) => ModelOutcome::Refused(code.to_owned()),
+            Outcome::Served => ModelOutcome::Served,
+            Outcome::Failed(code) => ModelOutcome::Failed(code.to_owned()),
+            Outcome::Cut => ModelOutcome::Cut,
+            Outcome::ClientLeft => ModelOutcome::ClientLeft,
+        },
+        input_tokens: usage.input.saturating_add(usage.cache_write_5m).saturating_add(usage.cache_write_1h),
+        cached_tokens: usage.cache_read,
+        output_tokens: usage.output,
+        cost_microcents: record.cost.0,
+        estimated: record.estimated,
+    }
+}
