@@ -85,7 +85,7 @@ fn world(rows: &[Row]) -> World {
 
 fn attack(world: &World, doors: &Value, mut attacker: std::process::Command) -> Vec<Reply> {
     world.write("rows.json", doors.to_string());
-    let done = Done::from(attacker.output().unwrap());
+    let done = Done::of(attacker.output().unwrap());
     let replies: Value =
         serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
     replies.as_array().unwrap().iter().map(Reply::parse).collect()

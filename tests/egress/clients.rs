@@ -81,7 +81,7 @@ fn everywhere(client: &Client) {
 
 fn check(world: &World, how: &str, client: &Client, command: &mut Command) {
     let before = world.log.requests().len();
-    let done = Done::from(command.output().unwrap());
+    let done = Done::of(command.output().unwrap());
     let last = done.stdout.lines().last().unwrap_or_default();
     assert_eq!((done.code, last), (0, client.prints), "{how}: {done:?}");
     assert!(world.log.requests().len() > before, "{how}: what it printed did not come from the far side");
@@ -107,7 +107,7 @@ fn prepare(world: &World) {
     world.write("crate/src/main.rs", "fn main() { println!(\"{}\", pond_hello::GREETING) }\n");
     world.write("mirror.py", source("mirror.py"));
     let built = tool("python3").arg(world.project().join("mirror.py")).arg(world.sites()).output().unwrap();
-    assert!(built.status.success(), "{:?}", Done::from(built));
+    assert!(built.status.success(), "{:?}", Done::of(built));
 }
 
 /// Where programs are, this cargo's own folder first.
@@ -213,7 +213,7 @@ fn the_machines_own_resolver_is_the_default() {
     let url = "https://hello.pondworld.net/";
     let run =
         ["run", "--quiet", "--allow-host", "hello.pondworld.net", "--", "curl", "-sS", "--cacert", ca, url];
-    let done = Done::from(world.pond(&run).env_remove("POND_RESOLVER").output().unwrap());
+    let done = Done::of(world.pond(&run).env_remove("POND_RESOLVER").output().unwrap());
     assert_eq!((done.code, done.stdout.as_str()), (0, "far side: hello.pondworld.net\n"), "{done:?}");
 }
 
@@ -241,7 +241,7 @@ fn a_host_that_is_not_allowed_is_refused_at_once_and_says_so() {
     let world = World::new(Plan::default());
     prepare(&world);
     let line = format!("{WITH_PROXY}{TRUST}{ASK_IN_VAIN}");
-    let done = Done::from(world.pond(&["run", "--quiet", "--", "sh", "-c", &line]).output().unwrap());
+    let done = Done::of(world.pond(&["run", "--quiet", "--", "sh", "-c", &line]).output().unwrap());
     let names =
         ["bare-curl", "curl", "git", "httpx", "java", "node", "npm", "pip", "requests", "urllib", "wget"];
     let rows: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split(' ').collect()).collect();

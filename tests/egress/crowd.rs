@@ -25,7 +25,7 @@ def status(host, port=3128):
 fn job(world: &World, rule: &str, script: &str) -> Value {
     world.write("job.py", format!("{PRELUDE}{script}"));
     let run = ["run", "--quiet", "--allow-host", rule, "--", "/usr/bin/python3", "job.py"];
-    let done = Done::from(world.pond(&run).output().unwrap());
+    let done = Done::of(world.pond(&run).output().unwrap());
     serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"))
 }
 
@@ -84,7 +84,7 @@ fn a_killed_job_leaves_no_tunnel() {
     );
     let run =
         ["run", "--quiet", "--timeout", "2s", "--allow-host", &name, "--", "/usr/bin/python3", "job.py"];
-    let done = Done::from(world.pond(&run).output().unwrap());
+    let done = Done::of(world.pond(&run).output().unwrap());
     assert_eq!((done.code, done.stdout.as_str()), (124, "open\n"), "{done:?}");
     let ended = |event: &Event| matches!(event, Event::End { .. });
     let patience = Instant::now() + Duration::from_secs(1);

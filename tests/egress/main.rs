@@ -6,6 +6,8 @@
 mod catalogue;
 mod clients;
 mod crowd;
+#[path = "../done.rs"]
+mod done;
 mod hello;
 mod plain;
 mod rules;

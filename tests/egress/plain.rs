@@ -22,7 +22,7 @@ print(sorted(n for _, n in socket.if_nameindex()))";
         "2606:4700::1111",
         "64:ff9b::a00:1",
     ];
-    let done = Done::from(world.direct("python3").args(["-c", probe]).args(addresses).output().unwrap());
+    let done = Done::of(world.direct("python3").args(["-c", probe]).args(addresses).output().unwrap());
     let expected = Done { code: 0, stdout: "['lo', 'near']\n".to_owned(), stderr: String::new() };
     assert_eq!(done, expected);
     let dialled: Vec<String> = world.log.dials().iter().map(|address| address.ip().to_string()).collect();
@@ -34,7 +34,7 @@ fn a_client_resolves_trusts_and_is_seen() {
     let world = World::new(Plan::default());
     let ca = world.trust();
     let url = format!("https://hello.{DOMAIN}/x");
-    let done = Done::from(world.direct("curl").args(["-sS", "-4", "--cacert", ca, &url]).output().unwrap());
+    let done = Done::of(world.direct("curl").args(["-sS", "-4", "--cacert", ca, &url]).output().unwrap());
     assert_eq!((done.code, done.stdout.as_str()), (0, "far side: hello.pondworld.net\n"), "{done:?}");
     let events = world.log.all();
     let name = format!("hello.{DOMAIN}");
@@ -60,7 +60,7 @@ fn the_model_providers_answer_and_remember() {
             let url = format!("https://{host}{path}");
             let mut curl = world.direct("curl");
             curl.args(["-sS", "--cacert", ca, "-H", "x-api-key: sk-planted", "--data-raw", body, &url]);
-            let done = Done::from(curl.output().unwrap());
+            let done = Done::of(curl.output().unwrap());
             assert!(done.code == 0 && done.stdout.contains(expected), "{url} {body}: {done:?}");
         }
     }

@@ -43,10 +43,10 @@ fn a_rule_that_gives_too_much_is_refused_before_anything_runs() {
     let world = World::new(Plan::default());
     for (case, rule) in REFUSED {
         let arguments = ["run", "--quiet", "--allow-host", rule, "--", "echo", "ran"];
-        let done = Done::from(world.pond(&arguments).output().unwrap());
+        let done = Done::of(world.pond(&arguments).output().unwrap());
         assert_eq!((done.code, done.stdout.as_str()), (125, ""), "case {case}: {rule:?}: {done:?}");
     }
-    let done = Done::from(
+    let done = Done::of(
         world
             .pond(&["run", "--quiet", "--allow-host", &format!("*.{DOMAIN}"), "--", "echo", "ran"])
             .output()
@@ -82,7 +82,7 @@ fn records_hold_verdicts_and_never_what_was_said() {
     let fetch = format!("curl --silent --cacert {ca} https://hello.{DOMAIN}/planted-secret");
     world.write("job.sh", format!("/usr/bin/python3 talk.py\n{fetch}\n"));
     let run = ["run", "--json", "--allow-host", "hello.pondworld.net", "--", "sh", "job.sh"];
-    let done = Done::from(world.pond(&run).output().unwrap());
+    let done = Done::of(world.pond(&run).output().unwrap());
     let summary: Value =
         serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
     assert_eq!(summary["exit_code"], 0, "{summary:#}");

@@ -14,10 +14,12 @@ pub(crate) mod zone;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
+
+pub(crate) use crate::done::Done;
 
 use authority::Authority;
 use log::Log;
@@ -136,22 +138,4 @@ impl World {
 /// Text of a file beside the tests.
 pub(crate) fn source(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/egress").join(name)).unwrap()
-}
-
-/// What a finished command said.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Done {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl From<Output> for Done {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
 }
