@@ -16,12 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FOR_EVER: [&str; 4] = ["--", "sh", "-c", "exec yes"];
 
 /// Starts pond, looks whether its reader's end is stuck, ends it by `end`, and gives its exit code.
-fn ends(mut pond: Command, reader: &OwnedFd, end: impl Fn(&Child)) -> i32 {
+fn ends(mut pond: Command, reader: &OwnedFd, end: impl Fn(&Child, &OwnedFd)) -> i32 {
     let mut child = pond.spawn().unwrap();
     // The command keeps this side's copies of what it gave its child.
     drop(pond);
     wait_until(|| is_stuck(reader), "nothing is stuck");
-    end(&child);
+    end(&child, reader);
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
@@ -47,7 +47,7 @@ fn is_stuck(reader: &OwnedFd) -> bool {
     before > 1024 && waiting() == before
 }
 
-fn with_full_pipe(flags: &[&str], stderr_too: bool, end: impl Fn(&Child)) -> i32 {
+fn with_full_pipe(flags: &[&str], stderr_too: bool, end: impl Fn(&Child, &OwnedFd)) -> i32 {
     let world = World::new();
     world.shell("true");
     let before = Traces::of(&world, &BTreeSet::new());
@@ -62,8 +62,12 @@ fn with_full_pipe(flags: &[&str], stderr_too: bool, end: impl Fn(&Child)) -> i32
 
 #[test]
 fn time_ends_a_job_whose_output_nobody_reads() {
-    assert_eq!(with_full_pipe(&["--timeout", "1s"], false, |_| {}), 124);
-    assert_eq!(with_full_pipe(&["--timeout", "1s"], true, |_| {}), 124, "the summary has no reader either");
+    assert_eq!(with_full_pipe(&["--timeout", "1s"], false, |_, _| {}), 124);
+    assert_eq!(
+        with_full_pipe(&["--timeout", "1s"], true, |_, _| {}),
+        124,
+        "the summary has no reader either"
+    );
 }
 
 #[test]
@@ -71,12 +75,12 @@ fn an_interrupt_ends_a_job_whose_output_nobody_reads() {
     assert_eq!(with_full_pipe(&[], true, interrupt), 130);
 }
 
-fn interrupt(pond: &Child) {
+fn interrupt(pond: &Child, _: &OwnedFd) {
     let pid = Pid::from_child(pond);
     kill_process(pid, Signal::INT).unwrap();
 }
 
-fn on_stalled_terminal(flags: &[&str], end: impl Fn(&Child)) -> i32 {
+fn on_stalled_terminal(flags: &[&str], end: impl Fn(&Child, &OwnedFd)) -> i32 {
     let world = World::new();
     world.shell("true");
     let before = Traces::of(&world, &BTreeSet::new());
@@ -97,13 +101,18 @@ fn on_stalled_terminal(flags: &[&str], end: impl Fn(&Child)) -> i32 {
 
 #[test]
 fn time_ends_a_job_on_a_terminal_that_stalls() {
-    assert_eq!(on_stalled_terminal(&["--timeout", "1s"], |_| {}), 124);
-    assert_eq!(on_stalled_terminal(&["-t", "--timeout", "1s"], |_| {}), 124);
+    assert_eq!(on_stalled_terminal(&["--timeout", "1s"], |_, _| {}), 124);
+    assert_eq!(on_stalled_terminal(&["-t", "--timeout", "1s"], |_, _| {}), 124);
 }
 
 #[test]
 fn an_interrupt_ends_a_job_on_a_terminal_that_stalls() {
     assert_eq!(on_stalled_terminal(&["-t"], interrupt), 130);
+    // The keys that leave a job arrive on a terminal that takes no output.
+    let leave = |_: &Child, person: &OwnedFd| {
+        rustix::io::write(person, b"\x1d\x1d\x1d").unwrap();
+    };
+    assert_eq!(on_stalled_terminal(&["-t"], leave), 130);
 }
 
 #[test]
