@@ -1,10 +1,11 @@
-//! Many at once, and the end of a job (cases 61, 68, 82, 84, 86 and 89).
+//! Many at once, and the end of a job (cases 22, 61, 68, 82, 84, 86 and 89).
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::world::log::Event;
+use crate::world::sides::BLACK_HOLE;
 use crate::world::zone::{DOMAIN, Script, public};
 use crate::world::{Done, Plan, World};
 
@@ -71,6 +72,24 @@ print(json.dumps([
     [status(host) for _ in range(3)],
 ]))"#;
     assert_eq!(job(&world, &name, script), json!([["200"], "429", true, [200, 200, 200]]));
+}
+
+/// Clients that vanish while their host is dialled hold nothing.
+#[test]
+fn a_client_that_resets_frees_its_tunnel() {
+    let hole = format!("hole.wild.{DOMAIN}");
+    let script = Script::Addresses(vec![BLACK_HOLE.into()]);
+    let world = World::new(Plan { names: vec![(hole, script)], ..Plan::default() });
+    let script = r#"
+for _ in range(300):
+    s = socket.create_connection(("127.0.0.1", 3128))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    s.sendall(b"CONNECT hole.wild.pondworld.net:443 HTTP/1.1\r\n\r\n")
+    time.sleep(0.005)
+    s.close()
+time.sleep(0.5)
+print(json.dumps(status("good.wild.pondworld.net")))"#;
+    assert_eq!(job(&world, &format!("*.wild.{DOMAIN}"), script), json!(200));
 }
 
 /// The end of a job is the end of everything it had open.

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::world::zone::DOMAIN;
+use crate::world::zone::{DOMAIN, public};
 use crate::world::{Done, Plan, World};
 
 /// Rules nobody gets, each with a case.
@@ -92,6 +92,13 @@ fn records_hold_verdicts_and_never_what_was_said() {
         files.iter().filter(|(name, _)| name.ends_with("egress.jsonl")).collect();
     assert_eq!(records.len(), 1, "one record of the network");
     let text = String::from_utf8(records[0].1.clone()).unwrap();
+    let address = public(&format!("hello.{DOMAIN}"));
+    let expected = json!({
+        "approval": { "job": null, "door": "tls", "tunnel": null, "host": "hello.pondworld.net", "port": 443,
+            "rule": "hello.pondworld.net", "address": address },
+        "bytes_up": null, "bytes_down": null, "duration_ms": null, "close": null,
+    });
+    assert_eq!(last_tunnel(&text), expected);
     for expected in
         ["denied.pondworld.net:443", "host_not_allowed", "https_only", "hello.pondworld.net", "bytes_up"]
     {
@@ -103,6 +110,22 @@ fn records_hold_verdicts_and_never_what_was_said() {
         let told = content.windows(14).any(|window| window == b"planted-secret");
         assert!(!told, "{name} holds the secret");
     }
+}
+
+/// The end of the last tunnel, whole, but for what differs from run to run.
+fn last_tunnel(record: &str) -> Value {
+    let events = record.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut tunnel = events.filter_map(|event| event.get("closed").cloned()).last().unwrap();
+    for changing in ["bytes_up", "bytes_down", "duration_ms"] {
+        assert!(tunnel[changing].take().is_u64(), "{record}");
+    }
+    // Some clients leave without a word.
+    let close = tunnel["close"].take();
+    assert!(["finished", "client_reset"].map(Value::from).contains(&close), "{record}");
+    for changing in ["job", "tunnel"] {
+        assert!(!tunnel["approval"][changing].take().is_null(), "{record}");
+    }
+    tunnel
 }
 
 fn read_all(directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
