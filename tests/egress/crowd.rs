@@ -1,6 +1,10 @@
 //! Many at once, and the end of a job (cases 22, 61, 68, 82, 84, 86 and 89).
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
 
 use serde_json::{Value, json};
 
@@ -111,6 +115,50 @@ fn a_killed_job_leaves_no_tunnel() {
         assert!(Instant::now() < patience, "the tunnel is still open: {:?}", world.log.all());
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Without its gateway a job has no way out, and no other appears.
+#[test]
+fn a_killed_gateway_leaves_everything_closed() {
+    let world = World::new(Plan::default());
+    let name = format!("kept.{DOMAIN}");
+    let script = r#"
+print(status("kept.pondworld.net"), flush=True)
+sys.stdin.readline()
+try: print(status("kept.pondworld.net"))
+except (OSError, IndexError): print("closed")
+try: print(socket.create_connection(("93.184.216.34", 443), 3))
+except OSError as fault: print(fault.errno)
+"#;
+    world.write("job.py", format!("{PRELUDE}{script}"));
+    let run = ["run", "--quiet", "--allow-host", &name, "--", "/usr/bin/python3", "job.py"];
+    let mut pond = world.pond(&run).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(pond.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "200");
+    let before = world.log.dials().len();
+    let gateway = gateway_of(pond.id());
+    rustix::process::kill_process(gateway, rustix::process::Signal::KILL).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    // The job may be gone already.
+    drop(pond.stdin.take().unwrap().write_all(b"\n"));
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    pond.wait().unwrap();
+    assert!(rest == ["closed", "101"] || rest.is_empty(), "{rest:?}");
+    assert_eq!(world.log.dials().len(), before);
+}
+
+/// The gateway among the children of a pond.
+fn gateway_of(pond: u32) -> Pid {
+    let children = std::fs::read_dir(format!("/proc/{pond}/task")).unwrap().flatten();
+    let children = children.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap());
+    let children: Vec<i32> = children
+        .flat_map(|line| line.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+        .collect();
+    let is_gateway = |pid: &&i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains("gateway"))
+    };
+    Pid::from_raw(*children.iter().find(is_gateway).unwrap()).unwrap()
 }
 
 /// Whoever asks on a job's behalf, from within, gets the job's verdict.

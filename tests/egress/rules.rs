@@ -115,7 +115,7 @@ fn records_hold_verdicts_and_never_what_was_said() {
 /// The end of the last tunnel, whole, but for what differs from run to run.
 fn last_tunnel(record: &str) -> Value {
     let events = record.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut tunnel = events.filter_map(|event| event.get("closed").cloned()).last().unwrap();
+    let mut tunnel = events.filter_map(|event| event.get("closed").cloned()).next_back().unwrap();
     for changing in ["bytes_up", "bytes_down", "duration_ms"] {
         assert!(tunnel[changing].take().is_u64(), "{record}");
     }

@@ -1,6 +1,6 @@
 //! Cases 32 to 51: how a host can be spelled. (Cases 39 to 44 and 46 are about rules; see `rules.rs`.)
 
-use super::row::{Control, Row, at, own};
+use super::row::{Control, Door, Expect, Row, Step, at, own};
 use crate::hello::Hello;
 use crate::world::zone::DOMAIN;
 
@@ -19,6 +19,7 @@ fn tunnel(case: u8, name: &str, target: &str) -> Row {
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = spellings();
     rows.extend(wildcards());
+    rows.extend(ports());
     rows.extend(special());
     rows.extend(literals());
     rows
@@ -60,6 +61,35 @@ fn wildcards() -> Vec<Row> {
     let underscore = format!("_x.{DOMAIN}");
     rows.push(refused(45, &format!("{underscore}:443"), &[400], Control::reaches(&underscore)));
     rows
+}
+
+/// A rule that names a port opens that port and no other.
+fn ports() -> Vec<Row> {
+    let (name, front) = (own(46, "port"), own(46, "front"));
+    let rule = |name: &str| format!("{name}:8443");
+    let head = format!("CONNECT {name}:8443 HTTP/1.1\r\nHost: {name}:8443\r\n\r\n");
+    let far = at(&name, 8443);
+    vec![
+        Row::new(46, "the port of the rule", Door::Proxy, Expect::Tunnel, Control::Delivers(far))
+            .send(head)
+            .step(Step::Reply)
+            .send(Hello::to(&name).record())
+            .listing(&rule(&name))
+            .resolving(&name)
+            .dialling(far),
+        refused(46, &format!("{name}:443"), &[403], Control::reaches(&name)).listing(&rule(&name)),
+        Row::new(
+            46,
+            "the port of the rule, without a proxy",
+            Door::Front(at(&front, 8443)),
+            Expect::Tunnel,
+            Control::Delivers(at(&front, 8443)),
+        )
+        .send(Hello::to(&front).record())
+        .listing(&rule(&front))
+        .resolving(&front)
+        .dialling(at(&front, 8443)),
+    ]
 }
 
 fn special() -> Vec<Row> {

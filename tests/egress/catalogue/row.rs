@@ -13,8 +13,8 @@ use crate::world::zone::{DOMAIN, Script, public};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Door {
     Proxy,
-    /// The address listed names resolve to; without a control, the address given.
-    Tls(SocketAddr),
+    /// The address listed names resolve to, at the same port; without a control, the address given.
+    Front(SocketAddr),
     DnsUdp,
     DnsTcp,
     /// No door at all.
@@ -180,7 +180,7 @@ impl Row {
     pub(crate) fn inside(&self) -> Value {
         let door = match self.door {
             Door::Proxy => json!(["tcp", "127.0.0.1", 3128]),
-            Door::Tls(_) => json!(["tcp", "127.0.0.2", 443]),
+            Door::Front(address) => json!(["tcp", "127.0.0.2", address.port()]),
             Door::DnsUdp => json!(["udp", "127.0.0.1", 53]),
             Door::DnsTcp => json!(["tcp", "127.0.0.1", 53]),
             Door::Tcp(address) => json!(["tcp", address.ip(), address.port()]),
@@ -195,7 +195,7 @@ impl Row {
             Door::Proxy => json!(["tcp", "127.0.0.1", 3128]),
             Door::DnsUdp => json!(["udp", RESOLVER, 53]),
             Door::DnsTcp => json!(["tcp", RESOLVER, 53]),
-            Door::Tls(address) | Door::Tcp(address) => json!(["tcp", address.ip(), address.port()]),
+            Door::Front(address) | Door::Tcp(address) => json!(["tcp", address.ip(), address.port()]),
             Door::Udp(address) => json!(["udp", address.ip(), address.port()]),
         };
         self.order(&door)

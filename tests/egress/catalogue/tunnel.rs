@@ -82,7 +82,7 @@ fn carried() -> Vec<Row> {
 /// Clients that ignore proxy settings and connect to what the responder told them.
 fn transparent() -> Vec<Row> {
     let row = |case, what: &str, name: &str, hello: Vec<u8>| {
-        let door = Door::Tls(at(name, 443));
+        let door = Door::Front(at(name, 443));
         Row::new(case, what, door, Expect::Silence, Control::Delivers(at(name, 443))).send(hello)
     };
     let good = own(90, "transparent");
