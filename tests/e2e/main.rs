@@ -8,6 +8,8 @@ mod attack;
 mod bad_input;
 mod confined;
 mod crash;
+#[path = "../done.rs"]
+mod done;
 mod explain;
 mod injected;
 mod kept;

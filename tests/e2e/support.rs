@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub(crate) use crate::done::Done;
 
 /// A project directory and a state directory of their own; both vanish with the value.
 pub(crate) struct World {
@@ -83,24 +85,6 @@ impl Drop for World {
         if !names(&self.state().join("live")).is_empty() {
             let done = self.run(&["gc"]);
             assert!(done.code == 0 || std::thread::panicking(), "{done:?}");
-        }
-    }
-}
-
-/// What a finished command said.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Done {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Done {
-    pub(crate) fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }
 }

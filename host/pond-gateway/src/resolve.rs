@@ -4,14 +4,16 @@
 //! Invariants: a lookup needs a permit, so no name is asked for before its verdict; names are absolute, no search list and
 //! no hosts file apply; failure is a refusal and is not remembered; the set of answers is never cut.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hickory_proto::rr::RecordType;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
+use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{Resolver as Hickory, TokioResolver};
@@ -24,6 +26,8 @@ const ONE_TRY: Duration = Duration::from_secs(2);
 const TRIES: usize = 2;
 /// Names looked up at the same time; further ones wait.
 const PARALLEL: usize = 32;
+/// A longer chain of aliases is a mistake or a game.
+const MAX_ALIASES: usize = 16;
 const MAX_CACHED: usize = 1024;
 const LONGEST_CACHED: Duration = Duration::from_secs(300);
 
@@ -98,7 +102,8 @@ impl Resolver {
         let question = async {
             let _place = self.gate.acquire().await.ok()?;
             // The dot makes the name absolute.
-            self.servers.lookup_ip(format!("{host}.")).await.ok()
+            let found = self.servers.lookup_ip(format!("{host}.")).await.ok()?;
+            (aliases(&found) <= MAX_ALIASES).then_some(found)
         };
         let now = Instant::now();
         match tokio::time::timeout(TOTAL, question).await.ok().flatten() {
@@ -109,6 +114,16 @@ impl Resolver {
             None => Answer { addresses: None, valid_until: now },
         }
     }
+}
+
+/// How many names stood between the one asked for and its addresses. Each family brings its own copy of the chain.
+fn aliases(found: &LookupIp) -> usize {
+    let records = found.as_lookup().answers().iter();
+    let owners: HashSet<_> = records
+        .filter(|record| record.record_type() == RecordType::CNAME)
+        .map(|record| &record.name)
+        .collect();
+    owners.len()
 }
 
 fn name_server(address: SocketAddr) -> NameServerConfig {

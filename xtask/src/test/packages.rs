@@ -6,22 +6,39 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 13] = [
+const PACKAGES: [(&str, &str); 21] = [
     ("btrfs-progs", "mkfs.btrfs, for a filesystem on which a snapshot shares its blocks"),
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
+    ("ca-certificates", "a client with nobody to trust fails too early to test"),
+    ("curl", "a client of the test internet"),
     ("e2fsprogs", "mkfs.ext4, for the size-capped layer a job writes to"),
     ("g++", "libFuzzer's runtime is C++"),
     ("git", "checkouts that tests make and jobs work in"),
-    ("iproute2", "a look into a sandbox's network from outside"),
+    ("iproute2", "the test internet's links, and a look into a sandbox's network from outside"),
+    ("openssl", "the test internet's certificates"),
     ("python3", "the oracles, and an interpreter for jobs"),
+    ("python3-httpx", "a client of the test internet"),
+    ("python3-pip", "a client of the test internet"),
+    ("python3-requests", "a client of the test internet"),
     ("python3-venv", "throwaway environments for the oracles"),
     ("qemu-system-x86", "a machine whose control groups are v2 only"),
     ("strace", "makes one kind of system call fail, to see that a launch ends there"),
     ("tmux", "a person's terminal, driven and read by tests"),
+    ("util-linux", "the test internet's namespaces"),
+    ("wget", "a client of the test internet"),
     ("xz-utils", "unpacks modules of the emulated machine's kernel"),
 ];
 
+/// Clients of the test internet that many machines have from elsewhere: program, and the package that brings it.
+const PROGRAMS: [(&str, &str); 3] = [("javac", "default-jdk-headless"), ("node", "nodejs"), ("npm", "npm")];
+
 pub(super) fn install(shop: &Shop) -> Result<()> {
-    debian::install(&shop.root, &shop.log, &PACKAGES)
+    let missing = PROGRAMS.into_iter().filter(|(program, _)| !is_there(shop, program));
+    let missing = missing.map(|(program, package)| (package, program));
+    debian::install(&shop.root, &shop.log, &PACKAGES.into_iter().chain(missing).collect::<Vec<_>>())
+}
+
+fn is_there(shop: &Shop, program: &str) -> bool {
+    shop.command(&["sh", "-c", &format!("command -v {program}")]).capture().is_ok()
 }

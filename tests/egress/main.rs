@@ -1,0 +1,14 @@
+//! Runs what may go out and what may not against an internet of its own: real clients, and the catalogue of attacks.
+//!
+//! Every attack has its control: the same bytes without the gateway reach their target, or the row proves nothing.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+
+mod catalogue;
+mod clients;
+mod crowd;
+#[path = "../done.rs"]
+mod done;
+mod hello;
+mod plain;
+mod rules;
+mod world;

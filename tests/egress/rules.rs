@@ -1,0 +1,141 @@
+//! Rules and records: what may not be asked for at all (cases 39 to 46, 136 to 143), and what is written down about the
+//! rest (cases 24, 88 and 92).
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::world::zone::{DOMAIN, public};
+use crate::world::{Done, Plan, World};
+
+/// Rules nobody gets, each with a case.
+const REFUSED: [(u8, &str); 26] = [
+    (39, "*"),
+    (39, "*."),
+    (39, "*.com"),
+    (39, "*.co.uk"),
+    (39, "*.github.io"),
+    (39, "a.*.pondworld.net"),
+    (39, "*foo.pondworld.net"),
+    (39, "pondworld.*"),
+    (40, "https://pypi.org"),
+    (40, "pypi.org/simple"),
+    (40, "pypi.org pypi.org"),
+    (40, "PyPI.org"),
+    (40, "münchen.de"),
+    (41, "169.254.169.254"),
+    (41, "[::1]"),
+    (41, "localhost"),
+    (41, "metadata"),
+    (41, ""),
+    (136, "api.anthropic.com"),
+    (136, "api.openai.com"),
+    (136, "generativelanguage.googleapis.com"),
+    (139, "*.amazonaws.com"),
+    (139, "storage.googleapis.com"),
+    (139, "*.workers.dev"),
+    (47, "metadata.google.internal"),
+    (47, "x.local"),
+];
+
+#[test]
+fn a_rule_that_gives_too_much_is_refused_before_anything_runs() {
+    let world = World::new(Plan::default());
+    for (case, rule) in REFUSED {
+        let arguments = ["run", "--quiet", "--allow-host", rule, "--", "echo", "ran"];
+        let done = Done::of(world.pond(&arguments).output().unwrap());
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "case {case}: {rule:?}: {done:?}");
+    }
+    let done = Done::of(
+        world
+            .pond(&["run", "--quiet", "--allow-host", &format!("*.{DOMAIN}"), "--", "echo", "ran"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!((done.code, done.stdout.as_str()), (0, "ran\n"), "a good rule: {done:?}");
+    assert_eq!(world.log.all(), [], "nobody was asked anything");
+}
+
+/// Everything a job could do to the records: secrets in places nobody should copy from, and bytes that move a cursor.
+const TALKATIVE: &str = r#"
+import socket
+def send(data):
+    with socket.create_connection(("127.0.0.1", 3128)) as s:
+        s.sendall(data)
+        s.settimeout(5)
+        try:
+            while s.recv(4096): pass
+        except OSError: pass
+send(b"POST https://hello.pondworld.net/planted-secret?planted-secret HTTP/1.1\r\nAuthorization: Bearer planted-secret\r\nContent-Length: 14\r\n\r\nplanted-secret")
+send(b"CONNECT user:planted-secret@hello.pondworld.net:443 HTTP/1.1\r\n\r\n")
+send(b"CONNECT hello.pondworld.net:443 HTTP/1.1\r\nCookie: planted-secret\r\nProxy-Authorization: Basic planted-secret\r\n\r\nplanted-secret")
+send(b"CONNECT \x1b[2Jevil\"\n.com:443 HTTP/1.1\r\n\r\n")
+send(b"CONNECT a\x1b]0;x\x07b.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+send(b"CONNECT denied.pondworld.net:443 HTTP/1.1\r\n\r\n")
+"#;
+
+#[test]
+fn records_hold_verdicts_and_never_what_was_said() {
+    let world = World::new(Plan::default());
+    let ca = world.trust();
+    world.write("talk.py", TALKATIVE);
+    let fetch = format!("curl --silent --cacert {ca} https://hello.{DOMAIN}/planted-secret");
+    world.write("job.sh", format!("/usr/bin/python3 talk.py\n{fetch}\n"));
+    let run = ["run", "--json", "--allow-host", "hello.pondworld.net", "--", "sh", "job.sh"];
+    let done = Done::of(world.pond(&run).output().unwrap());
+    let summary: Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
+    assert_eq!(summary["exit_code"], 0, "{summary:#}");
+    let mut files = Vec::new();
+    read_all(&world.state(), &mut files);
+    let records: Vec<&(String, Vec<u8>)> =
+        files.iter().filter(|(name, _)| name.ends_with("egress.jsonl")).collect();
+    assert_eq!(records.len(), 1, "one record of the network");
+    let text = String::from_utf8(records[0].1.clone()).unwrap();
+    let address = public(&format!("hello.{DOMAIN}"));
+    let expected = json!({
+        "approval": { "job": null, "door": "tls", "tunnel": null, "host": "hello.pondworld.net", "port": 443,
+            "rule": "hello.pondworld.net", "address": address },
+        "bytes_up": null, "bytes_down": null, "duration_ms": null, "close": null,
+    });
+    assert_eq!(last_tunnel(&text), expected);
+    for expected in
+        ["denied.pondworld.net:443", "host_not_allowed", "https_only", "hello.pondworld.net", "bytes_up"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("planted-secret") && !text.contains('\x1b'), "{text}");
+    assert!(!done.stdout.contains("planted-secret") && !done.stderr.contains('\x1b'), "{done:?}");
+    for (name, content) in &files {
+        let told = content.windows(14).any(|window| window == b"planted-secret");
+        assert!(!told, "{name} holds the secret");
+    }
+}
+
+/// The end of the last tunnel, whole, but for what differs from run to run.
+fn last_tunnel(record: &str) -> Value {
+    let events = record.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut tunnel = events.filter_map(|event| event.get("closed").cloned()).next_back().unwrap();
+    for changing in ["bytes_up", "bytes_down", "duration_ms"] {
+        assert!(tunnel[changing].take().is_u64(), "{record}");
+    }
+    // Some clients leave without a word.
+    let close = tunnel["close"].take();
+    assert!(["finished", "client_reset"].map(Value::from).contains(&close), "{record}");
+    for changing in ["job", "tunnel"] {
+        assert!(!tunnel["approval"][changing].take().is_null(), "{record}");
+    }
+    tunnel
+}
+
+fn read_all(directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
+        let path = entry.path();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            read_all(&path, files);
+        } else if kind.is_file() {
+            files.push((path.display().to_string(), std::fs::read(path).unwrap()));
+        }
+    }
+}
