@@ -35,7 +35,7 @@ pub(super) const FOR_GATEWAY: [Package; 11] = [
     ("socat", "a peer's bridge out of its sandbox"),
     ("squid", "peer"),
     ("tinyproxy-bin", "peer"),
-    ("util-linux", "unshare, nsenter and prlimit"),
+    ("util-linux", "unshare and nsenter"),
 ];
 
 #[derive(Debug)]

@@ -5,13 +5,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::super::race::Row;
+use super::super::stand::read;
 use super::super::stats::Sample;
 use super::proxies::{DIRECT, Proxies, Proxy};
 use super::worlds::Worlds;
 
 const VERDICTS: u32 = 400;
 const TUNNELS: u32 = 1_600;
-const IDLE: u32 = 10_000;
+/// As far as descriptors reach: each takes two of its proxy.
+const IDLE: u64 = 10_000;
+const SPARE_DESCRIPTORS: u64 = 200;
 /// All streams together, per turn.
 const BYTES: u64 = 1 << 30;
 
@@ -30,6 +33,12 @@ pub(super) struct Streams {
     pub(super) throughput: Vec<Figure>,
     /// Seconds of processor time per GB, of the proxies.
     pub(super) processor: Vec<Figure>,
+}
+
+#[derive(Debug)]
+pub(super) struct Idle {
+    pub(super) tunnels: u64,
+    pub(super) kib: Vec<Figure>,
 }
 
 /// From CONNECT to the status line.
@@ -81,17 +90,26 @@ fn pour(worlds: &mut Worlds<'_>, proxies: &Proxies, rounds: u32, streams: u32) -
 }
 
 /// KiB of a proxy's memory per idle tunnel, what it holds without any included.
-pub(super) fn idle(worlds: &mut Worlds<'_>, proxies: &Proxies) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
+pub(super) fn idle(worlds: &mut Worlds<'_>, proxies: &Proxies) -> Result<Idle> {
+    let tunnels = IDLE.min((descriptors()? - SPARE_DESCRIPTORS) / 2);
+    let mut kib = Vec::new();
     for proxy in proxies.each() {
-        ask(worlds, proxy, &format!("hold {} {IDLE}", proxy.port))?;
-        let value = as_float(proxy.resident_kib()?) / f64::from(IDLE);
+        ask(worlds, proxy, &format!("hold {} {tunnels}", proxy.port))?;
+        let value = as_float(proxy.resident_kib()?) / as_float(tunnels);
         worlds.ask("release")?;
         let held = worlds.let_go()?;
-        ensure!(held == u64::from(IDLE), "{} had only {held} tunnels", proxy.name);
-        figures.push(Figure { name: proxy.name, value });
+        ensure!(held == tunnels, "{} had only {held} tunnels", proxy.name);
+        kib.push(Figure { name: proxy.name, value });
     }
-    Ok(figures)
+    Ok(Idle { tunnels, kib })
+}
+
+/// How many descriptors a process may have; not even root may raise it everywhere.
+fn descriptors() -> Result<u64> {
+    let limits = read("/proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let hard = line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
+    hard.filter(|hard| *hard > SPARE_DESCRIPTORS).context("no limit of descriptors to go by")
 }
 
 fn ask(worlds: &mut Worlds<'_>, proxy: &Proxy, question: &str) -> Result<Vec<u64>> {

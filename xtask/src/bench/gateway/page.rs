@@ -3,7 +3,7 @@
 use super::super::race::Row;
 use super::super::report::{Facts, Goal, cells, find, goals};
 use super::super::stats::{milliseconds, ratio};
-use super::figures::{Figure, Streams};
+use super::figures::{Figure, Idle, Streams};
 use super::first_byte;
 use super::proxies::{DIRECT, POND};
 
@@ -13,7 +13,7 @@ pub(super) struct Page {
     pub(super) verdicts: Option<Vec<Row>>,
     pub(super) tunnels: Option<Vec<Figure>>,
     pub(super) streams: Option<Vec<Streams>>,
-    pub(super) idle: Option<Vec<Figure>>,
+    pub(super) idle: Option<Idle>,
     pub(super) first_byte: Option<Vec<Row>>,
 }
 
@@ -64,7 +64,7 @@ impl Page {
         let idle = self
             .idle
             .iter()
-            .map(|figures| line("KiB per idle tunnel of 10,000".to_owned(), Better::Smaller, figures));
+            .map(|idle| line(format!("KiB per idle tunnel of {}", idle.tunnels), Better::Smaller, &idle.kib));
         tunnels.chain(streams).chain(idle).collect()
     }
 }

@@ -121,7 +121,7 @@ fn squid(worlds: &Worlds<'_>, port: u16) -> Result<Proxy> {
         "http_port 127.0.0.1:{port}\nhosts_file {}\nacl listed dstdomain {}\nacl tls port 443\n\
          http_access allow CONNECT listed tls\nhttp_access deny all\ncache deny all\naccess_log none\n\
          cache_log /dev/null\ncache_store_log none\npid_filename none\nnetdb_filename none\npinger_enable off\n\
-         client_db off\nvia off\nforwarded_for delete\nmax_filedescriptors 65536\ncoredump_dir none\n\
+         client_db off\nvia off\nforwarded_for delete\ncoredump_dir none\n\
          shutdown_lifetime 0 seconds\n",
         stand.path("hosts"),
         each_host(str::to_owned).replace('\n', " ")

@@ -10,16 +10,13 @@ use super::super::stand::Stand;
 use super::world::{DNS, HOSTS};
 use crate::run::Invocation;
 
-/// Ten thousand tunnels have an end on each side, and two in a proxy.
-const DESCRIPTORS: &str = "--nofile=65536:65536";
-
 /// Every host's address is the far side's own.
-const FAR: &str = "set -e; ip link set lo up; ip route add local 93.184.220.0/24 dev lo; ip addr add $1/32 dev lo; \
+const FAR: &str = "set -e; ulimit -n $(ulimit -Hn); ip link set lo up; ip route add local 93.184.220.0/24 dev lo; ip addr add $1/32 dev lo; \
     exec $0 far";
 
 /// The gateway dials no address of its own machine, hence the wire. Ports are reused early: a bench opens more tunnels in a
 /// minute than there are ports.
-const NEAR: &str = "set -e; ip link set lo up; ip link add near type veth peer name far netns $1; \
+const NEAR: &str = "set -e; ulimit -n $(ulimit -Hn); ip link set lo up; ip link add near type veth peer name far netns $1; \
     ip addr add 93.184.216.1/24 dev near; ip link set near up; \
     nsenter --net=/proc/$1/ns/net sh -ec 'ip addr add 93.184.216.2/24 dev far; ip link set far up'; \
     ip route add default via 93.184.216.2; \
@@ -36,16 +33,16 @@ impl<'a> Worlds<'a> {
     pub(super) fn make(stand: &'a Stand) -> Result<Self> {
         let instrument = stand.path("gateway");
         let side = |script: &str, argument: &str| {
-            let words =
-                ["prlimit", DESCRIPTORS, "unshare", "--net", "sh", "-c", script, &instrument, argument];
+            let words = ["unshare", "--net", "sh", "-c", script, &instrument, argument];
             let mut driver = Driver::start(&stand.command(&words), &stand.log)?;
             ensure!(driver.number()? == 0, "an instrument that is ready says 0");
             Ok::<_, anyhow::Error>(driver)
         };
         let far = side(FAR, DNS)?;
         let near = side(NEAR, &far.pid().to_string())?;
-        let lines: String = HOSTS.iter().map(|host| format!("{} {}\n", host.address, host.name)).collect();
-        fs::write(stand.path("hosts"), lines)?;
+        let far_hosts: String =
+            HOSTS.iter().map(|host| format!("{} {}\n", host.address, host.name)).collect();
+        fs::write(stand.path("hosts"), format!("127.0.0.1 localhost\n{far_hosts}"))?;
         Ok(Self { stand, far, near })
     }
 
@@ -75,7 +72,7 @@ impl<'a> Worlds<'a> {
     }
 
     fn inside(&self, side: &Driver, words: &[&str]) -> Invocation {
-        let namespace = format!("--net=/proc/{}/ns/net", side.pid());
-        self.stand.with_state(&[&["prlimit", DESCRIPTORS, "nsenter", &namespace], words].concat())
+        let script = "ulimit -n $(ulimit -Hn); exec nsenter --net=/proc/$0/ns/net -- \"$@\"";
+        self.stand.with_state(&[&["sh", "-ec", script, &side.pid().to_string()], words].concat())
     }
 }
