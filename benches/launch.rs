@@ -1,4 +1,4 @@
-//! The measuring instrument of `cargo xtask bench native`: a small process that launches something once per line it reads
+//! The measuring instrument of `cargo xtask bench`: a small process that launches something once per line it reads
 //! and answers with the nanoseconds that took.
 //!
 //! Small, because what a spawn costs follows the memory of the spawner; a process of its own, because it then measures as
@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::io::{BufRead, Write, stdin, stdout};
+use std::io::{BufRead, Read, Write, copy, sink, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use pond_worker::supervise::{Bounds, Wiring, supervise};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 const USAGE: &str = "launch spawn PROGRAM [ARGUMENT…]\n\
+    launch speak PROGRAM [ARGUMENT…]\n\
     launch resident POND STATE CHECKOUT PROGRAM [ARGUMENT…]\n\
     launch released POND STATE CHECKOUT PROGRAM [ARGUMENT…]\n\
     launch idle COUNT POND STATE CHECKOUT PROGRAM [ARGUMENT…]";
@@ -42,6 +43,7 @@ fn run(words: Vec<OsString>) -> Result<()> {
     let (mode, rest) = words.split_first().context(USAGE)?;
     match mode.to_str() {
         Some("spawn") => answer(|| spawn(rest)),
+        Some("speak") => answer(|| speak(rest)),
         Some("resident") => repeat(&Resident::open(rest)?, Until::Ended),
         Some("released") => repeat(&Resident::open(rest)?, Until::Released),
         Some("idle") => {
@@ -70,6 +72,22 @@ fn spawn(words: &[OsString]) -> Result<Duration> {
     let status = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
     let took = started.elapsed();
     ensure!(status.success(), "{} failed ({status})", program.display());
+    Ok(took)
+}
+
+/// From the launch to the first byte of the program's output.
+#[expect(clippy::disallowed_methods, reason = "starting a process is what is measured")]
+fn speak(words: &[OsString]) -> Result<Duration> {
+    let (program, arguments) = words.split_first().context(USAGE)?;
+    let started = Instant::now();
+    let mut command = Command::new(program);
+    let mut child = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut output = child.stdout.take().context("a pipe was asked for")?;
+    let heard = output.read(&mut [0; 1])?;
+    let took = started.elapsed();
+    copy(&mut output, &mut sink())?;
+    let status = child.wait()?;
+    ensure!(status.success() && heard == 1, "{} failed ({status})", program.display());
     Ok(took)
 }
 

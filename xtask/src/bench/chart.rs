@@ -1,4 +1,4 @@
-//! The launch times as a bar chart: a bar to the median, a line to the 95th percentile, on a logarithmic scale.
+//! Times as a bar chart: a bar to the median, a line to the 95th percentile, on a logarithmic scale.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Scale {
     }
 }
 
-pub(super) fn svg(rows: &[Row]) -> String {
+pub(super) fn svg(title: &str, rows: &[Row]) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -53,7 +53,7 @@ pub(super) fn svg(rows: &[Row]) -> String {
     let height = bottom + 12.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <title>Launch to exit of true: median, and 95th percentile as a line</title>\n\
+         <title>{title}: median, and 95th percentile as a line</title>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     for tick in scale.ticks() {
@@ -80,7 +80,7 @@ fn bar(row: &Row, scale: Scale, y: f64) -> String {
         "<text x=\"{:.1}\" y=\"{base:.1}\" text-anchor=\"end\" fill=\"#212529\">{}</text>\n\
          <rect x=\"{LABELS}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\n\
          <line x1=\"{median:.1}\" y1=\"{middle:.1}\" x2=\"{late:.1}\" y2=\"{middle:.1}\" stroke=\"#495057\"/>\n\
-         <text x=\"{:.1}\" y=\"{base:.1}\" fill=\"#212529\">{:.1}</text>\n",
+         <text x=\"{:.1}\" y=\"{base:.1}\" fill=\"#212529\">{:.2}</text>\n",
         LABELS - 8.0,
         row.name,
         median - LABELS,
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_contender_has_a_bar_and_ours_have_another_colour() {
-        let svg = svg(&[row("pond run", 3), row("bubblewrap", 4), row("runc", 30)]);
+        let svg = svg("Times", &[row("pond run", 3), row("bubblewrap", 4), row("runc", 30)]);
         assert_eq!((svg.matches(OURS).count(), svg.matches(THEIRS).count()), (1, 2));
         for name in ["pond run", "bubblewrap", "runc"] {
             assert!(svg.contains(&format!(">{name}<")), "{svg}");

@@ -1,11 +1,11 @@
-//! The asking side of the instrument in `benches/launch.rs`: one line asks for one launch and brings its time.
+//! The asking side of the instruments in `benches/`: a line asks, a line of numbers answers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::run::Invocation;
 
@@ -32,17 +32,33 @@ impl Driver {
 
     /// One launch, and how long it took.
     pub(super) fn launch(&mut self) -> Result<Duration> {
-        let asked =
-            self.ask.as_mut().context("the instrument has ended").and_then(|pipe| Ok(pipe.write_all(b"\n")?));
-        let nanoseconds = asked.and_then(|()| self.number());
-        Ok(Duration::from_nanos(nanoseconds.with_context(|| self.failed())?))
+        self.say("").with_context(|| self.failed())?;
+        Ok(Duration::from_nanos(self.number()?))
+    }
+
+    /// Asks for something that is answered in numbers.
+    pub(super) fn ask(&mut self, question: &str) -> Result<Vec<u64>> {
+        self.say(question).with_context(|| self.failed())?;
+        self.numbers()
+    }
+
+    fn say(&mut self, question: &str) -> Result<()> {
+        let pipe = self.ask.as_mut().context("the instrument has ended")?;
+        Ok(pipe.write_all(format!("{question}\n").as_bytes())?)
     }
 
     /// The next line, which is a number.
     pub(super) fn number(&mut self) -> Result<u64> {
+        self.numbers()?.first().copied().with_context(|| self.failed())
+    }
+
+    fn numbers(&mut self) -> Result<Vec<u64>> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        line.trim().parse().with_context(|| self.failed())
+        let numbers = line.split_ascii_whitespace().map(|word| Ok(word.parse()?)).collect::<Result<_>>();
+        let numbers: Vec<u64> = numbers.with_context(|| self.failed())?;
+        ensure!(!numbers.is_empty(), self.failed());
+        Ok(numbers)
     }
 
     fn failed(&self) -> String {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench native`: the native sandbox measured beside its peers, in one interleaved run on this machine.
+//! `cargo xtask bench`: pond measured beside its peers, in one interleaved run on this machine.
 //! Nothing here judges a time: figures are printed and written down. What is counted rather than timed (failures of a
 //! crowd, things left over) can fail.
 
@@ -8,6 +8,7 @@ mod chart;
 mod crowd;
 mod docker;
 mod driver;
+mod gateway;
 mod growth;
 mod idle;
 mod launch;
@@ -32,6 +33,8 @@ use stand::Stand;
 pub(crate) enum Bench {
     /// The native sandbox against posix_spawn, bubblewrap, crun, runc, docker and runsc (as root; best on a quiet machine)
     Native(NativeArgs),
+    /// The gateway against tinyproxy, squid and sandbox-runtime, in network namespaces of its own (as root)
+    Gateway(gateway::GatewayArgs),
 }
 
 #[derive(Debug, Args)]
@@ -90,11 +93,12 @@ impl NativeArgs {
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
     match bench {
         Bench::Native(args) => native(root, args),
+        Bench::Gateway(args) => gateway::run(root, args).map(|()| true),
     }
 }
 
 fn native(root: &Path, args: &NativeArgs) -> Result<bool> {
-    let stand = Stand::set_up(root)?;
+    let stand = Stand::set_up(root, "native", &stand::FOR_NATIVE)?;
     let measure = |what: What| args.wants(what).then(|| println!("{what:?} …"));
     let findings = Findings {
         facts: report::Facts::of(&stand, args.command())?,
@@ -108,7 +112,7 @@ fn native(root: &Path, args: &NativeArgs) -> Result<bool> {
     println!("\n{table}");
     write(&root.join(&args.out), "native.md", &table)?;
     if let Some(rows) = &findings.launch {
-        write(&root.join(&args.out), "native.svg", &chart::svg(rows))?;
+        write(&root.join(&args.out), "native.svg", &chart::svg("Launch to exit of true", rows))?;
     }
     Ok(findings.hold())
 }

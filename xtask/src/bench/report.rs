@@ -56,7 +56,7 @@ impl Findings {
 
     pub(super) fn markdown(&self) -> String {
         let sections = [
-            Some(self.facts.markdown()),
+            Some(self.facts.markdown("The native sandbox, measured")),
             self.launch.as_deref().map(launch),
             self.tree.as_deref().map(stage),
             self.idle.as_ref().map(idle),
@@ -68,21 +68,22 @@ impl Findings {
 }
 
 impl Facts {
-    fn markdown(&self) -> String {
+    /// The head of a page with this title.
+    pub(super) fn markdown(&self, title: &str) -> String {
         format!(
-            "# The native sandbox, measured\n\n```sh\n{}\n```\n\n{} · Linux {} · {} · load {} at the start. \
+            "# {title}\n\n```sh\n{}\n```\n\n{} · Linux {} · {} · load {} at the start. \
              The figures compare contenders of one run on one machine; they say nothing across machines.\n",
             self.command, self.date, self.kernel, self.processor, self.load
         )
     }
 }
 
-fn find<'a>(rows: &'a [Row], name: &str) -> Option<&'a Sample> {
+pub(super) fn find<'a>(rows: &'a [Row], name: &str) -> Option<&'a Sample> {
     rows.iter().find(|row| row.name == name).map(|row| &row.times)
 }
 
 /// The time columns of a row.
-fn cells(row: &Row) -> String {
+pub(super) fn cells(row: &Row) -> String {
     let [p50, p95, p99] = [50, 95, 99].map(|percent| milliseconds(row.times.quantile(percent)));
     format!(
         "| {} | {} | {:.2} | {p50:.2} | {p95:.2} | {p99:.2} |",
@@ -109,7 +110,7 @@ fn launch(rows: &[Row]) -> String {
 }
 
 /// A figure, its bound and whether it is within.
-type Goal = (String, f64, f64);
+pub(super) type Goal = (String, f64, f64);
 
 fn launch_goals(rows: &[Row]) -> Vec<Goal> {
     let bounds = [
@@ -126,7 +127,7 @@ fn launch_goals(rows: &[Row]) -> Vec<Goal> {
     bounds.into_iter().filter_map(goal).collect()
 }
 
-fn goals(goals: &[Goal]) -> String {
+pub(super) fn goals(goals: &[Goal]) -> String {
     let row = |(what, figure, bound): &Goal| {
         let verdict = if figure <= bound { "reached" } else { "not reached" };
         format!("| {what} | {figure:.3} | {bound:.3} | {verdict} |\n")

@@ -12,7 +12,9 @@ use crate::debian;
 use crate::run::{self, Invocation};
 
 /// Package, and what it is for.
-const PACKAGES: [(&str, &str); 7] = [
+type Package = (&'static str, &'static str);
+
+pub(super) const FOR_NATIVE: [Package; 7] = [
     ("bubblewrap", "peer"),
     ("crun", "peer"),
     ("docker.io", "peer"),
@@ -20,6 +22,20 @@ const PACKAGES: [(&str, &str); 7] = [
     ("runc", "peer"),
     ("runsc", "peer"),
     ("util-linux", "setpriv and unshare, to measure as somebody else and from elsewhere"),
+];
+
+pub(super) const FOR_GATEWAY: [Package; 11] = [
+    ("bubblewrap", "the sandbox below a peer"),
+    ("curl", "the client everybody runs"),
+    ("e2fsprogs", "mkfs.ext4, for the disk of a job"),
+    ("iproute2", "ip, to furnish the namespaces"),
+    ("nodejs", "what a peer runs on"),
+    ("openssl", "a certificate, and a server that shows it"),
+    ("ripgrep", "a peer looks for it"),
+    ("socat", "a peer's bridge out of its sandbox"),
+    ("squid", "peer"),
+    ("tinyproxy-bin", "peer"),
+    ("util-linux", "unshare and nsenter"),
 ];
 
 #[derive(Debug)]
@@ -30,13 +46,14 @@ pub(super) struct Stand {
 }
 
 impl Stand {
-    pub(super) fn set_up(root: &Path) -> Result<Self> {
+    /// `name` is the bench's; its packages are installed where they are missing.
+    pub(super) fn set_up(root: &Path, name: &str, packages: &[Package]) -> Result<Self> {
         ensure!(run::is_root(root)?, "the bench makes sandboxes and containers: run it as root");
         let logs = root.join("target/xtask");
         fs::create_dir_all(&logs)?;
-        let log = logs.join("bench-native.log");
+        let log = logs.join(format!("bench-{name}.log"));
         fs::write(&log, "")?;
-        debian::install(root, &log, &PACKAGES)?;
+        debian::install(root, &log, packages)?;
         let directory = TempDir::with_prefix("pond-bench-")?;
         let stand = Self { root: root.to_owned(), log, directory };
         // Ordinary users run what lies in it.
@@ -58,11 +75,14 @@ impl Stand {
             "pond",
             "--example",
             "launch",
+            "--example",
+            "gateway",
         ])?;
         let metadata = MetadataCommand::new().current_dir(&self.root).no_deps().exec()?;
         let built = metadata.target_directory.join(run::host_triple(&self.root)?).join("release");
-        let (pond, launch) = (built.join("pond"), built.join("examples/launch"));
-        self.step(&["install", "--mode=755", pond.as_str(), launch.as_str(), &self.path("")])
+        let programs = ["pond", "examples/launch", "examples/gateway"].map(|name| built.join(name));
+        let [pond, launch, gateway] = programs.each_ref().map(|path| path.as_str());
+        self.step(&["install", "--mode=755", pond, launch, gateway, &self.path("")])
     }
 
     /// A place in the private directory.

@@ -1,0 +1,91 @@
+//! `cargo xtask bench gateway`: the gateway measured beside other proxies, and `pond run` with it beside another sandbox.
+//! Everything happens in two network namespaces made for it; nothing here judges a time, and a tunnel that fails is an error.
+
+mod figures;
+mod first_byte;
+mod page;
+mod proxies;
+#[path = "../../../../benches/gateway/world.rs"]
+mod world;
+mod worlds;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use super::stand::{self, Stand};
+use super::{chart, report, write};
+use page::Page;
+use proxies::Proxies;
+use worlds::Worlds;
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    /// How many turns each contender gets
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Measure only this (may be given several times)
+    #[arg(long, value_name = "WHAT")]
+    only: Vec<What>,
+    /// Where the table and the chart are written
+    #[arg(long, value_name = "DIR", default_value = "docs/bench")]
+    out: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// From CONNECT to the status line
+    Verdict,
+    /// Tunnels opened, used and closed per second
+    Tunnels,
+    /// Throughput and processor time, on 1 and on 64 streams
+    Streams,
+    /// Memory of 10,000 idle tunnels
+    Idle,
+    /// `pond run` of curl to its first byte
+    FirstByte,
+}
+
+impl GatewayArgs {
+    fn wants(&self, what: What) -> bool {
+        self.only.is_empty() || self.only.contains(&what)
+    }
+
+    /// The command that repeats this.
+    fn command(&self) -> String {
+        let mut command = format!("cargo xtask bench gateway --rounds {}", self.rounds);
+        for what in self.only.iter().filter_map(ValueEnum::to_possible_value) {
+            command.push_str(&format!(" --only {}", what.get_name()));
+        }
+        command
+    }
+}
+
+pub(super) fn run(root: &Path, args: &GatewayArgs) -> Result<()> {
+    let stand = Stand::set_up(root, "gateway", &stand::FOR_GATEWAY)?;
+    let facts = report::Facts::of(&stand, args.command())?;
+    let mut worlds = Worlds::make(&stand)?;
+    let proxies = Proxies::start(&mut worlds)?;
+    let measure = |what: What| args.wants(what).then(|| println!("{what:?} …"));
+    let verdicts =
+        measure(What::Verdict).map(|()| figures::verdicts(&mut worlds, &proxies, args.rounds)).transpose()?;
+    let tunnels =
+        measure(What::Tunnels).map(|()| figures::tunnels(&mut worlds, &proxies, args.rounds)).transpose()?;
+    let streams =
+        measure(What::Streams).map(|()| figures::streams(&mut worlds, &proxies, args.rounds)).transpose()?;
+    let idle = measure(What::Idle).map(|()| figures::idle(&mut worlds, &proxies)).transpose()?;
+    // The proxies end here: whatever they hold is nothing to what comes next.
+    drop(proxies);
+    let first_byte =
+        measure(What::FirstByte).map(|()| first_byte::measure(&worlds, args.rounds)).transpose()?;
+    let page = Page { facts, verdicts, tunnels, streams, idle, first_byte };
+    let text = page.markdown();
+    println!("\n{text}");
+    write(&root.join(&args.out), "gateway.md", &text)?;
+    let rows = page.timed();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    write(&root.join(&args.out), "gateway.svg", &chart::svg("Verdicts and first bytes", &rows))
+}

@@ -1,0 +1,189 @@
+//! The findings as one Markdown page.
+
+use super::super::race::Row;
+use super::super::report::{Facts, Goal, cells, find, goals};
+use super::super::stats::{milliseconds, ratio};
+use super::figures::{Figure, Idle, Streams};
+use super::first_byte;
+use super::proxies::{DIRECT, POND};
+
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) facts: Facts,
+    pub(super) verdicts: Option<Vec<Row>>,
+    pub(super) tunnels: Option<Vec<Figure>>,
+    pub(super) streams: Option<Vec<Streams>>,
+    pub(super) idle: Option<Idle>,
+    pub(super) first_byte: Option<Vec<Row>>,
+}
+
+/// Which of two figures is ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Better {
+    Smaller,
+    Larger,
+}
+
+/// A line of the table of figures.
+struct Line<'a> {
+    what: String,
+    better: Better,
+    figures: &'a [Figure],
+}
+
+impl Page {
+    pub(super) fn markdown(&self) -> String {
+        let lines = self.lines();
+        let sections = [
+            Some(self.facts.markdown("The gateway, measured")),
+            self.verdicts.as_deref().map(verdicts),
+            (!lines.is_empty()).then(|| table(&lines)),
+            self.first_byte.as_deref().map(first_bytes),
+        ];
+        sections.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
+
+    /// Everything that is a time, for the chart.
+    pub(super) fn timed(&self) -> Vec<Row> {
+        self.verdicts.iter().chain(&self.first_byte).flatten().cloned().collect()
+    }
+
+    fn lines(&self) -> Vec<Line<'_>> {
+        let line = |what: String, better, figures| Line { what, better, figures };
+        let tunnels = self
+            .tunnels
+            .iter()
+            .map(|figures| line("new tunnels per second".to_owned(), Better::Larger, figures));
+        let streams = self.streams.iter().flatten().flat_map(|streams| {
+            let label = |what: &str| format!("{what}, {}", plural(streams.streams));
+            [
+                line(label("GB/s"), Better::Larger, &streams.throughput),
+                line(label("processor seconds per GB"), Better::Smaller, &streams.processor),
+            ]
+        });
+        let idle = self
+            .idle
+            .iter()
+            .map(|idle| line(format!("KiB per idle tunnel of {}", idle.tunnels), Better::Smaller, &idle.kib));
+        tunnels.chain(streams).chain(idle).collect()
+    }
+}
+
+fn plural(streams: u32) -> String {
+    if streams == 1 { "1 stream".to_owned() } else { format!("{streams} streams") }
+}
+
+fn verdicts(rows: &[Row]) -> String {
+    let mut text = "## From CONNECT to the status line\n\n![p50 and p95 of each contender](gateway.svg)\n\n\
+        Milliseconds, one tunnel after the other; the name's address is known (pond's cache, `/etc/hosts` for the others) \
+        and the host is dialled. pond also waits for the record of the tunnel; the others keep none here.\n\n\
+        | contender | n | min | p50 | p95 | p99 |\n|---|--:|--:|--:|--:|--:|\n"
+        .to_owned();
+    for row in rows {
+        let [min, p50, p95, p99] = [0, 50, 95, 99].map(|percent| milliseconds(row.times.quantile(percent)));
+        text.push_str(&format!(
+            "| {} | {} | {min:.3} | {p50:.3} | {p95:.3} | {p99:.3} |\n",
+            row.name,
+            row.times.count()
+        ));
+    }
+    text + "\n" + &goals(&verdict_goals(rows))
+}
+
+fn verdict_goals(rows: &[Row]) -> Vec<Goal> {
+    let Some(ours) = find(rows, POND) else { return Vec::new() };
+    let at = |percent| milliseconds(ours.quantile(percent));
+    let against = rows.iter().filter(|row| row.name != POND).flat_map(|row| {
+        [50, 95, 99].map(|percent| {
+            let ratio = at(percent) / milliseconds(row.times.quantile(percent));
+            (format!("p{percent}: {POND} ÷ {}", row.name), ratio, 1.0)
+        })
+    });
+    let own = [("p50 in ms".to_owned(), at(50), 0.1), ("p99 in ms".to_owned(), at(99), 1.0)];
+    own.into_iter().chain(against).collect()
+}
+
+fn table(lines: &[Line<'_>]) -> String {
+    // Whoever has every line has the most figures.
+    let names: Vec<&str> = lines
+        .iter()
+        .map(|line| line.figures)
+        .max_by_key(|figures| figures.len())
+        .map_or_else(Vec::new, |figures| figures.iter().map(|figure| figure.name).collect());
+    let mut text = format!(
+        "## Tunnels, bytes and memory\n\nAll with the same list of allowed hosts. Streams go from the far host to the client; \
+         processor time is the proxy's own, with pond's keeper of records; memory is what the proxy's processes hold \
+         divided by the tunnels, without the kernel's part.\n\n| | {} |\n|---|{}\n",
+        names.join(" | "),
+        "--:|".repeat(names.len())
+    );
+    for line in lines {
+        let cell = |name: &&str| {
+            let found = line.figures.iter().find(|figure| figure.name == *name);
+            found.map_or("–".to_owned(), |figure| shown(figure.value))
+        };
+        let cells: Vec<String> = names.iter().map(cell).collect();
+        text.push_str(&format!("| {} | {} |\n", line.what, cells.join(" | ")));
+    }
+    text + "\n" + &goals(&lines.iter().flat_map(Line::goals).collect::<Vec<_>>())
+}
+
+fn shown(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+impl Line<'_> {
+    /// Ahead of every other proxy.
+    fn goals(&self) -> Vec<Goal> {
+        let Some(ours) = self.figures.iter().find(|figure| figure.name == POND) else { return Vec::new() };
+        let others = self.figures.iter().filter(|figure| ![POND, DIRECT].contains(&figure.name));
+        let goal = |theirs: &Figure| match self.better {
+            Better::Smaller => {
+                (format!("{}: {POND} ÷ {}", self.what, theirs.name), ours.value / theirs.value, 1.0)
+            }
+            Better::Larger => {
+                (format!("{}: {} ÷ {POND}", self.what, theirs.name), theirs.value / ours.value, 1.0)
+            }
+        };
+        others.map(goal).collect()
+    }
+}
+
+fn first_bytes(rows: &[Row]) -> String {
+    let mut text = "## `curl` of an allowed host, to its first byte\n\nFrom the launch of the whole command, in milliseconds. \
+        `pond run` starts its gateway, makes the sandbox and resolves the name anew each time.\n\n\
+        | contender | n | min | p50 | p95 | p99 |\n|---|--:|--:|--:|--:|--:|\n"
+        .to_owned();
+    for row in rows {
+        text.push_str(&cells(row));
+        text.push('\n');
+    }
+    let pair = find(rows, first_byte::POND).zip(find(rows, first_byte::SANDBOX_RUNTIME));
+    let goal = pair.map(|(ours, theirs)| {
+        (format!("{} ÷ {}", first_byte::POND, first_byte::SANDBOX_RUNTIME), ratio(ours, theirs), 0.1)
+    });
+    text + "\n" + &goals(&goal.into_iter().collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ahead_means_smaller_or_larger_as_the_line_says_and_no_proxy_is_no_rival() {
+        let figure = |name, value| Figure { name, value };
+        let figures = [figure(POND, 4.0), figure("squid", 2.0), figure(DIRECT, 8.0)];
+        let goals = |better| Line { what: "x".to_owned(), better, figures: &figures }.goals();
+        assert_eq!(goals(Better::Larger), [("x: squid ÷ pond".to_owned(), 0.5, 1.0)]);
+        assert_eq!(goals(Better::Smaller), [("x: pond ÷ squid".to_owned(), 2.0, 1.0)]);
+    }
+
+    #[test]
+    fn a_contender_without_a_figure_has_a_dash() {
+        let figure = |name, value| Figure { name, value };
+        let both = [figure(POND, 1.0), figure(DIRECT, 250.0)];
+        let line = |what: &str, figures| Line { what: what.to_owned(), better: Better::Larger, figures };
+        let text = table(&[line("a", &both[..1]), line("b", &both)]);
+        assert!(text.contains("| a | 1.00 | – |\n| b | 1.00 | 250 |\n"), "{text}");
+    }
+}
