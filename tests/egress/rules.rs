@@ -86,8 +86,7 @@ fn records_hold_verdicts_and_never_what_was_said() {
     let summary: Value =
         serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
     assert_eq!(summary["exit_code"], 0, "{summary:#}");
-    let mut files = Vec::new();
-    read_all(&world.state(), &mut files);
+    let files = files_below(&world.state());
     let records: Vec<&(String, Vec<u8>)> =
         files.iter().filter(|(name, _)| name.ends_with("egress.jsonl")).collect();
     assert_eq!(records.len(), 1, "one record of the network");
@@ -128,14 +127,19 @@ fn last_tunnel(record: &str) -> Value {
     tunnel
 }
 
-fn read_all(directory: &Path, files: &mut Vec<(String, Vec<u8>)>) {
-    for entry in std::fs::read_dir(directory).unwrap().flatten() {
-        let path = entry.path();
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            read_all(&path, files);
-        } else if kind.is_file() {
-            files.push((path.display().to_string(), std::fs::read(path).unwrap()));
+/// Every file below a directory, with what it holds.
+pub(crate) fn files_below(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() {
+                pending.push(path);
+            } else if kind.is_file() {
+                files.push((path.display().to_string(), std::fs::read(path).unwrap()));
+            }
         }
     }
+    files
 }

@@ -99,6 +99,11 @@ impl World {
         self.directory.path().join("sites")
     }
 
+    /// A place for an operator's file, outside the project.
+    pub(crate) fn operator_file(&self) -> PathBuf {
+        self.directory.path().join("pond.toml")
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
         self.directory.path().join("state")
     }
