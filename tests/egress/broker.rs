@@ -62,7 +62,7 @@ fn call_within(world: &World, cents: &str, calls: &[String]) -> Value {
     let done =
         Done::of(pond.env("POND_CONFIG", world.operator_file()).env("REAL_KEY", REAL_KEY).output().unwrap());
     assert!(!done.stdout.contains(REAL_KEY), "the key came inside: {done:?}");
-    for (name, content) in files_below(&world.state()) {
+    for (name, content) in files_below(&world.state().join("runs")) {
         let held = content.windows(REAL_KEY.len()).any(|window| window == REAL_KEY.as_bytes());
         assert!(!held, "{name} holds the key");
     }

@@ -86,14 +86,14 @@ fn records_hold_verdicts_and_never_what_was_said() {
     let summary: Value =
         serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
     assert_eq!(summary["exit_code"], 0, "{summary:#}");
-    let files = files_below(&world.state());
+    let files = files_below(&world.state().join("runs"));
     let records: Vec<&(String, Vec<u8>)> =
         files.iter().filter(|(name, _)| name.ends_with("egress.jsonl")).collect();
     assert_eq!(records.len(), 1, "one record of the network");
     let text = String::from_utf8(records[0].1.clone()).unwrap();
     let address = public(&format!("hello.{DOMAIN}"));
     let expected = json!({
-        "approval": { "job": null, "door": "tls", "tunnel": null, "host": "hello.pondworld.net", "port": 443,
+        "approval": { "job": null, "door": "proxy", "tunnel": null, "host": "hello.pondworld.net", "port": 443,
             "rule": "hello.pondworld.net", "address": address },
         "bytes_up": null, "bytes_down": null, "duration_ms": null, "close": null,
     });
