@@ -91,7 +91,7 @@ impl Traffic {
             | Event::Flood { .. }
             | Event::Opened(_)
             | Event::Closed(_)
-            | Event::RulesReplaced { .. }
+            | Event::RulesReplaced
             | Event::RulesRefused { .. } => {}
         }
     }
