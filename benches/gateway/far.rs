@@ -2,19 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 
-use super::hello;
 use super::world::{DNS, FLOW, HOSTS, HTTPS, Host, QUICK, QUIET};
+use super::{hello, model};
 
 /// More than are ever open at once at the host that answers.
 const QUICK_THREADS: usize = 64;
 const TTL: u32 = 300;
 
 /// Serves until the input ends; every line lets go of what the quiet host holds.
-pub(crate) fn serve() -> Result<()> {
+pub(crate) fn serve(certificates: &Path) -> Result<()> {
+    model::serve(certificates)?;
     let names = UdpSocket::bind((DNS, 53))?;
     std::thread::spawn(move || serve_names(&names));
     let quick = Arc::new(listener(QUICK)?);

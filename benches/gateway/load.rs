@@ -2,12 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::hello;
-use super::world::{FLOW, HTTPS, Host, QUICK, QUIET};
+use super::world::{FLOW, HTTPS, Host, MODEL, QUICK, QUIET};
+use super::{hello, model};
 
 /// On one machine nothing honest takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -15,7 +16,7 @@ const MAX_HEAD: usize = 4 << 10;
 /// Clients at once that open tunnel after tunnel.
 const CALLERS: u64 = 16;
 
-pub(crate) fn serve() -> Result<()> {
+pub(crate) fn serve(certificates: &Path) -> Result<()> {
     let mut held = Vec::new();
     super::answer(|words| {
         let (what, numbers) = words.split_first().context("an empty question")?;
@@ -34,6 +35,14 @@ pub(crate) fn serve() -> Result<()> {
                 held.clear();
                 Ok(())
             }),
+            ("calls", [port, count]) => match port_of(*port)? {
+                0 => model::calls(model::direct(connect(0, MODEL)?, certificates)?, *count),
+                port => model::calls(connect(port, MODEL)?, *count),
+            },
+            ("events", [port, count]) => match port_of(*port)? {
+                0 => model::events(model::direct(connect(0, MODEL)?, certificates)?, *count),
+                port => model::events(connect(port, MODEL)?, *count),
+            },
             _ => bail!("no such question"),
         }
     })

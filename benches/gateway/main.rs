@@ -7,14 +7,17 @@ mod far;
 mod gate;
 mod hello;
 mod load;
+mod model;
 mod world;
 
 use std::io::{BufRead, Write, stdin, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "gateway far\ngateway gate POND PORT\ngateway load";
+const USAGE: &str =
+    "gateway far CERTIFICATES\ngateway gate CERTIFICATES POND PORT BROKER-PORT\ngateway load CERTIFICATES";
 
 fn main() -> ExitCode {
     match run(&std::env::args().skip(1).collect::<Vec<_>>()) {
@@ -28,9 +31,12 @@ fn main() -> ExitCode {
 
 fn run(words: &[String]) -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["far"] => far::serve(),
-        ["gate", pond, port] => gate::serve(pond, port.parse().context(USAGE)?),
-        ["load"] => load::serve(),
+        ["far", directory] => far::serve(Path::new(directory)),
+        ["gate", directory, pond, proxy, broker] => {
+            let ports = [proxy.parse().context(USAGE)?, broker.parse().context(USAGE)?];
+            gate::serve(Path::new(directory), Path::new(pond), ports)
+        }
+        ["load", directory] => load::serve(Path::new(directory)),
         _ => bail!(USAGE),
     }
 }

@@ -22,4 +22,7 @@ pub(crate) const QUIET: Host = Host { name: "quiet.example.org", address: "93.18
 /// A real TLS server with a page.
 pub(crate) const PAGE: Host = Host { name: "page.example.org", address: "93.184.220.4" };
 
-pub(crate) const HOSTS: [Host; 4] = [QUICK, FLOW, QUIET, PAGE];
+/// A model's API.
+pub(crate) const MODEL: Host = Host { name: "model.example.org", address: "93.184.220.5" };
+
+pub(crate) const HOSTS: [Host; 5] = [QUICK, FLOW, QUIET, PAGE, MODEL];

@@ -1,7 +1,7 @@
 //! The operator's settings, from text that the edge read from the environment. A setting that cannot be understood is a
 //! refusal, never a default: a mistyped `true` must not open a deployment.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use crate::backend::Backend;
 use crate::path::Path;

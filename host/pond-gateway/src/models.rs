@@ -40,10 +40,11 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
 
 async fn connect(gateway: Weak<Gateway>, target: Target) -> Result<TcpStream, DialFault> {
     let gateway = gateway.upgrade().ok_or(DialFault::Late)?;
-    let pinned = pin(&gateway, target).await.map_err(|denial| match denial.code() {
-        DenialCode::DnsFailed => DialFault::Dns,
-        _ => DialFault::Denied(denial.to_string()),
-    })?;
+    let refused = |denial: Denial| {
+        let unresolved = denial.code() == DenialCode::DnsFailed;
+        if unresolved { DialFault::Dns } else { DialFault::Denied(denial.to_string()) }
+    };
+    let pinned = pin(&gateway, target).await.map_err(refused)?;
     match dial::dial(&pinned).await {
         Ok((stream, _)) => Ok(stream),
         Err(dial::DialFault::Timeout) => Err(DialFault::Late),

@@ -4,7 +4,7 @@
 //! Made by pid 1 while it still has power over its own namespace, because some of the ports are low ones, and handed out
 //! at once, so that the gateway gets ready while the root is built.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_wire::gateway::doors::{BROKER, DNS, PROXY, SYNTHETIC};

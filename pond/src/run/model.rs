@@ -51,21 +51,8 @@ pub(super) fn choose(
     rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())?;
     let dummy = dummy_key(model.api, key.len(), &entropy);
     let harness = harness(model, id, &dummy, program)?;
-    let served = wire::Model {
-        name: model.name.to_string(),
-        api: model.api.name().to_owned(),
-        upstream: model.upstream_text.clone(),
-        upstream_private: model.upstream_private,
-        ca_pem: model.ca_file.as_deref().map(certificates).transpose()?,
-        auth: model.auth.name().to_owned(),
-        ids: model
-            .ids
-            .iter()
-            .map(|(id, price)| wire::PricedId { id: id.clone(), price: (*price).into() })
-            .collect(),
-        provider_tools: model.provider_tools,
-        dummy_key: dummy,
-    };
+    let ca_pem = model.ca_file.as_deref().map(certificates).transpose()?;
+    let served = wire::Model::new(model, ca_pem, dummy);
     let ceiling_microcents =
         max_cost_cents.checked_mul(MICROCENTS).context("--max-cost-cents is more than anybody has")?;
     let order = wire::Broker { models: vec![served], ceiling_microcents, body_bytes: BODY_BYTES };

@@ -91,7 +91,7 @@ impl Traffic {
             | Event::Flood { .. }
             | Event::Opened(_)
             | Event::Closed(_)
-            | Event::RulesReplaced { .. }
+            | Event::RulesReplaced
             | Event::RulesRefused { .. } => {}
         }
     }
@@ -102,7 +102,9 @@ impl NetworkSummary {
     pub(super) fn phrase(&self) -> String {
         match self {
             Self::Closed => "network closed".to_owned(),
-            Self::Gateway(traffic) if traffic.totals == Totals::default() => "network unused".to_owned(),
+            Self::Gateway(Traffic { totals: Totals { allowed: 0, refused: 0, .. }, .. }) => {
+                "network unused".to_owned()
+            }
             Self::Gateway(traffic) => {
                 let Totals { allowed, refused, bytes_up, bytes_down, .. } = traffic.totals;
                 let bytes = size(bytes_up.saturating_add(bytes_down));
@@ -156,10 +158,10 @@ impl NetworkSummary {
 
 fn model_advice(code: &str) -> String {
     let text = match code {
-        CUT | "budget_exhausted" => "allow it to cost more with --max-cost-cents",
+        CUT | "budget_exceeded" => "allow it to cost more with --max-cost-cents",
         "provider_tools" => "set provider_tools = true for the model in pond.toml",
         "model_not_allowed" | "model_unknown" => "list the id, with its price, in pond.toml",
-        _ => "docs/egress.md lists the broker's codes",
+        _ => "docs/broker.md lists the broker's rules",
     };
     text.to_owned()
 }

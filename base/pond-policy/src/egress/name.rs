@@ -74,7 +74,7 @@ impl HostName {
     }
 
     /// An address in the place of a name, for records. No rule is about it, because every rule is read by `parse`.
-    pub(super) fn of_address(address: std::net::IpAddr) -> Self {
+    pub(super) fn of_address(address: core::net::IpAddr) -> Self {
         Self(address.to_string().into())
     }
 

@@ -2,6 +2,7 @@
 //! here: they arrive as descriptors beside the order, one per model, in the order of `models`.
 
 use pond_policy::model;
+use pond_policy::operator;
 use serde::{Deserialize, Serialize};
 
 /// Most models of one broker.
@@ -40,6 +41,25 @@ pub struct Model {
     pub provider_tools: bool,
     /// What the job presents instead of a key; worthless anywhere else.
     pub dummy_key: String,
+}
+
+impl Model {
+    /// An operator's model as it is told to a gateway. `ca_pem` is what the model's `ca_file` holds.
+    pub fn new(model: &operator::Model, ca_pem: Option<String>, dummy_key: String) -> Self {
+        let priced =
+            |(id, price): &(String, model::Price)| PricedId { id: id.clone(), price: (*price).into() };
+        Self {
+            name: model.name.to_string(),
+            api: model.api.name().to_owned(),
+            upstream: model.upstream_text.clone(),
+            upstream_private: model.upstream_private,
+            ca_pem,
+            auth: model.auth.name().to_owned(),
+            ids: model.ids.iter().map(priced).collect(),
+            provider_tools: model.provider_tools,
+            dummy_key,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,5 +131,42 @@ impl From<Rates> for model::Rates {
     fn from(rates: Rates) -> Self {
         let Rates { input, cache_read, cache_write_5m, cache_write_1h, output } = rates;
         Self { input, cache_read, cache_write_5m, cache_write_1h, output }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pond_policy::operator::Operator;
+
+    use super::*;
+    use crate::decode::decode_toml;
+
+    const FILE: &str = r#"
+[model.local]
+api = "openai-chat"
+upstream = "https://10.0.0.5:8443/llm"
+upstream_private = true
+credential = "file:/etc/pond/llm.key"
+models = ["gpt-5-mini", "qwen"]
+
+[price.qwen]
+input = 0.5
+output = 1.25
+max_input = 128000
+max_output = 8000
+long = { above = 64000, input = 1.0, output = 2.5 }
+"#;
+
+    #[test]
+    fn an_operator_s_model_survives_the_way_to_the_gateway_and_its_credential_stays() {
+        let operator = Operator::read(&decode_toml(FILE.as_bytes()).unwrap()).unwrap();
+        let model = Model::new(operator.model("local").unwrap(), None, "sk-dummy".to_owned());
+        let text = serde_json::to_string(&model).unwrap();
+        assert_eq!(serde_json::from_str::<Model>(&text).unwrap(), model);
+        assert_eq!(model::Price::from(model.ids[1].price), operator.models[0].ids[1].1);
+        assert_eq!((model.auth.as_str(), model.upstream_private), ("bearer", true));
+        assert!(!text.contains("llm.key"), "{text}");
+        let unknown = serde_json::from_str::<Model>(&text.replacen('{', "{\"key\":1,", 1)).unwrap_err();
+        assert!(unknown.to_string().starts_with("unknown field `key`"), "{unknown}");
     }
 }

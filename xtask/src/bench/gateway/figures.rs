@@ -7,14 +7,18 @@ use anyhow::{Context, Result, ensure};
 use super::super::race::Row;
 use super::super::stand::read;
 use super::super::stats::Sample;
-use super::proxies::{DIRECT, Proxies, Proxy};
+use super::proxies::{BROKER, BROKER_PORT, DIRECT, Proxies, Proxy};
 use super::worlds::Worlds;
 
 const VERDICTS: u32 = 400;
 const TUNNELS: u32 = 1_600;
+const CALLS: u32 = 200;
+const EVENTS: u32 = 200;
 /// As far as descriptors reach: each takes two of its proxy.
 const IDLE: u64 = 10_000;
 const SPARE_DESCRIPTORS: u64 = 200;
+/// In a hundredth of a second, which the kernel counts processor time in.
+const MICROSECONDS: f64 = 10_000.0;
 /// All streams together, per turn.
 const BYTES: u64 = 1 << 30;
 
@@ -23,6 +27,13 @@ const BYTES: u64 = 1 << 30;
 pub(super) struct Figure {
     pub(super) name: &'static str,
     pub(super) value: f64,
+}
+
+#[derive(Debug)]
+pub(super) struct Tunnels {
+    pub(super) per_second: Vec<Figure>,
+    /// Microseconds of processor time for each.
+    pub(super) processor: Vec<Figure>,
 }
 
 /// One number of streams.
@@ -54,16 +65,21 @@ pub(super) fn verdicts(worlds: &mut Worlds<'_>, proxies: &Proxies, rounds: u32) 
     proxies.each().zip(times).map(row).collect::<Option<_>>().context("a race of no rounds")
 }
 
-/// Tunnels opened, used and closed per second, by clients at once.
-pub(super) fn tunnels(worlds: &mut Worlds<'_>, proxies: &Proxies, rounds: u32) -> Result<Vec<Figure>> {
-    let mut seconds = vec![0.0; proxies.each().count()];
+/// Tunnels opened, used and closed by clients at once.
+pub(super) fn tunnels(worlds: &mut Worlds<'_>, proxies: &Proxies, rounds: u32) -> Result<Tunnels> {
+    let count = proxies.each().count();
+    let (mut seconds, mut ticks) = (vec![0.0; count], vec![0; count]);
     for _ in 0..rounds {
-        for (proxy, seconds) in proxies.each().zip(&mut seconds) {
+        for ((proxy, seconds), ticks) in proxies.each().zip(&mut seconds).zip(&mut ticks) {
+            let before = proxy.ticks()?;
             *seconds += took(&ask(worlds, proxy, &format!("tunnels {} {TUNNELS}", proxy.port))?)?;
+            *ticks += proxy.ticks()?.saturating_sub(before);
         }
     }
     let made = f64::from(TUNNELS) * f64::from(rounds);
-    Ok(named(proxies, seconds.into_iter().map(|seconds| made / seconds)))
+    let per_second = named(proxies, seconds.into_iter().map(|seconds| made / seconds));
+    let processor = named(proxies, ticks.into_iter().map(|ticks| as_float(ticks) * MICROSECONDS / made));
+    Ok(Tunnels { per_second, processor })
 }
 
 pub(super) fn streams(worlds: &mut Worlds<'_>, proxies: &Proxies, rounds: u32) -> Result<Vec<Streams>> {
@@ -110,6 +126,33 @@ fn descriptors() -> Result<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let hard = line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
     hard.filter(|hard| *hard > SPARE_DESCRIPTORS).context("no limit of descriptors to go by")
+}
+
+/// What a model's client waits for, directly and through the broker.
+#[derive(Debug)]
+pub(super) struct Brokered {
+    /// From a request to the first byte of its answer.
+    pub(super) calls: Vec<Row>,
+    /// From when an event left to when it was here.
+    pub(super) events: Vec<Row>,
+}
+
+pub(super) fn brokered(worlds: &mut Worlds<'_>, rounds: u32) -> Result<Brokered> {
+    let calls = in_turns(worlds, rounds, &format!("calls {{}} {CALLS}"))?;
+    Ok(Brokered { calls, events: in_turns(worlds, rounds, &format!("events {{}} {EVENTS}"))? })
+}
+
+/// The same question to the model itself and to the broker.
+fn in_turns(worlds: &mut Worlds<'_>, rounds: u32, question: &str) -> Result<Vec<Row>> {
+    let mut contenders = [(DIRECT, 0, Vec::new()), (BROKER, BROKER_PORT, Vec::new())];
+    for _ in 0..rounds {
+        for (name, port, times) in &mut contenders {
+            let took = worlds.ask(&question.replace("{}", &port.to_string())).with_context(|| *name)?;
+            times.extend(took.into_iter().map(Duration::from_nanos));
+        }
+    }
+    let row = |(name, _, times)| Some(Row { name, times: Sample::of(times)? });
+    contenders.into_iter().map(row).collect::<Option<_>>().context("a race of no rounds")
 }
 
 fn ask(worlds: &mut Worlds<'_>, proxy: &Proxy, question: &str) -> Result<Vec<u64>> {

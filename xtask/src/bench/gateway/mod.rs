@@ -43,6 +43,8 @@ enum What {
     Streams,
     /// Memory of 10,000 idle tunnels
     Idle,
+    /// A model's answers and events, directly and through the broker
+    Broker,
     /// `pond run` of curl to its first byte
     FirstByte,
 }
@@ -75,11 +77,12 @@ pub(super) fn run(root: &Path, args: &GatewayArgs) -> Result<()> {
     let streams =
         measure(What::Streams).map(|()| figures::streams(&mut worlds, &proxies, args.rounds)).transpose()?;
     let idle = measure(What::Idle).map(|()| figures::idle(&mut worlds, &proxies)).transpose()?;
+    let brokered = measure(What::Broker).map(|()| figures::brokered(&mut worlds, args.rounds)).transpose()?;
     // The proxies end here: whatever they hold is nothing to what comes next.
     drop(proxies);
     let first_byte =
         measure(What::FirstByte).map(|()| first_byte::measure(&worlds, args.rounds)).transpose()?;
-    let page = Page { facts, verdicts, tunnels, streams, idle, first_byte };
+    let page = Page { facts, verdicts, tunnels, streams, idle, brokered, first_byte };
     let text = page.markdown();
     println!("\n{text}");
     write(&root.join(&args.out), "gateway.md", &text)?;

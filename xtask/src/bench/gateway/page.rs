@@ -3,19 +3,22 @@
 use super::super::race::Row;
 use super::super::report::{Facts, Goal, cells, find, goals};
 use super::super::stats::{milliseconds, ratio};
-use super::figures::{Figure, Idle, Streams};
+use super::figures::{Brokered, Figure, Idle, Streams, Tunnels};
 use super::first_byte;
-use super::proxies::{DIRECT, POND};
+use super::proxies::{BROKER, DIRECT, POND};
 
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) facts: Facts,
     pub(super) verdicts: Option<Vec<Row>>,
-    pub(super) tunnels: Option<Vec<Figure>>,
+    pub(super) tunnels: Option<Tunnels>,
     pub(super) streams: Option<Vec<Streams>>,
     pub(super) idle: Option<Idle>,
+    pub(super) brokered: Option<Brokered>,
     pub(super) first_byte: Option<Vec<Row>>,
 }
+
+const TIMES: &str = "| contender | n | min | p50 | p95 | p99 |\n|---|--:|--:|--:|--:|--:|\n";
 
 /// Which of two figures is ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,7 @@ impl Page {
             Some(self.facts.markdown("The gateway, measured")),
             self.verdicts.as_deref().map(verdicts),
             (!lines.is_empty()).then(|| table(&lines)),
+            self.brokered.as_ref().map(brokered),
             self.first_byte.as_deref().map(first_bytes),
         ];
         sections.into_iter().flatten().collect::<Vec<_>>().join("\n")
@@ -50,10 +54,12 @@ impl Page {
 
     fn lines(&self) -> Vec<Line<'_>> {
         let line = |what: String, better, figures| Line { what, better, figures };
-        let tunnels = self
-            .tunnels
-            .iter()
-            .map(|figures| line("new tunnels per second".to_owned(), Better::Larger, figures));
+        let tunnels = self.tunnels.iter().flat_map(|tunnels| {
+            [
+                line("new tunnels per second".to_owned(), Better::Larger, &tunnels.per_second),
+                line("processor µs per tunnel".to_owned(), Better::Smaller, &tunnels.processor),
+            ]
+        });
         let streams = self.streams.iter().flatten().flat_map(|streams| {
             let label = |what: &str| format!("{what}, {}", plural(streams.streams));
             [
@@ -76,18 +82,38 @@ fn plural(streams: u32) -> String {
 fn verdicts(rows: &[Row]) -> String {
     let mut text = "## From CONNECT to the status line\n\n![p50 and p95 of each contender](gateway.svg)\n\n\
         Milliseconds, one tunnel after the other; the name's address is known (pond's cache, `/etc/hosts` for the others) \
-        and the host is dialled. pond also waits for the record of the tunnel; the others keep none here.\n\n\
-        | contender | n | min | p50 | p95 | p99 |\n|---|--:|--:|--:|--:|--:|\n"
-        .to_owned();
-    for row in rows {
-        let [min, p50, p95, p99] = [0, 50, 95, 99].map(|percent| milliseconds(row.times.quantile(percent)));
-        text.push_str(&format!(
-            "| {} | {} | {min:.3} | {p50:.3} | {p95:.3} | {p99:.3} |\n",
-            row.name,
-            row.times.count()
-        ));
-    }
+        and the host is dialled. pond also waits for the record of the tunnel; the others keep none here.\n\n"
+        .to_owned()
+        + TIMES;
+    rows.iter().for_each(|row| text.push_str(&fine(row)));
     text + "\n" + &goals(&verdict_goals(rows))
+}
+
+/// The time columns of a row, to the microsecond.
+fn fine(row: &Row) -> String {
+    let [min, p50, p95, p99] = [0, 50, 95, 99].map(|percent| milliseconds(row.times.quantile(percent)));
+    format!("| {} | {} | {min:.3} | {p50:.3} | {p95:.3} | {p99:.3} |\n", row.name, row.times.count())
+}
+
+fn brokered(found: &Brokered) -> String {
+    let table = |rows: &[Row]| rows.iter().map(fine).collect::<String>();
+    let over = |what: &str, rows: &[Row], bound: f64| {
+        let (ours, theirs) = find(rows, BROKER).zip(find(rows, DIRECT))?;
+        Some((
+            format!("{what}, p50 over direct, ms"),
+            milliseconds(ours.median()) - milliseconds(theirs.median()),
+            bound,
+        ))
+    };
+    let first = over("first byte", &found.calls, 0.3);
+    format!(
+        "## A model, through the broker\n\nMilliseconds, on connections that are open already; direct is TLS to the model, the \
+         broker is plain HTTP to it and TLS to the model.\n\nFrom a request to the first byte of its answer:\n\n{TIMES}{}\n\
+         From when an event of a stream left to when it was here:\n\n{TIMES}{}\n{}",
+        table(&found.calls),
+        table(&found.events),
+        goals(&first.into_iter().collect::<Vec<_>>())
+    )
 }
 
 fn verdict_goals(rows: &[Row]) -> Vec<Goal> {
@@ -151,9 +177,9 @@ impl Line<'_> {
 
 fn first_bytes(rows: &[Row]) -> String {
     let mut text = "## `curl` of an allowed host, to its first byte\n\nFrom the launch of the whole command, in milliseconds. \
-        `pond run` starts its gateway, makes the sandbox and resolves the name anew each time.\n\n\
-        | contender | n | min | p50 | p95 | p99 |\n|---|--:|--:|--:|--:|--:|\n"
-        .to_owned();
+        `pond run` starts its gateway, makes the sandbox and resolves the name anew each time.\n\n"
+        .to_owned()
+        + TIMES;
     for row in rows {
         text.push_str(&cells(row));
         text.push('\n');

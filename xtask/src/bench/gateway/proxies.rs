@@ -13,9 +13,13 @@ use super::world::HOSTS;
 use super::worlds::Worlds;
 
 pub(super) const POND: &str = "pond";
-pub(super) const DIRECT: &str = "no proxy";
+pub(super) const DIRECT: &str = "direct";
+pub(super) const BROKER: &str = "pond's broker";
 const TINYPROXY: &str = "tinyproxy";
 const SQUID: &str = "squid";
+
+/// Where pond's broker serves, beside its proxy.
+pub(super) const BROKER_PORT: u16 = 3131;
 
 /// Who serves which port, and by which process.
 #[derive(Debug)]
@@ -95,7 +99,10 @@ impl Drop for Proxy {
 
 fn pond(worlds: &Worlds<'_>, port: u16) -> Result<Proxy> {
     let stand = worlds.stand;
-    let words = [&stand.path("gateway"), "gate", &stand.path("pond"), &port.to_string()];
+    let (program, certificates) = (stand.path("pond"), stand.path(""));
+    let ports = [port, BROKER_PORT].map(|port| port.to_string());
+    let [proxy, broker] = ports.each_ref().map(String::as_str);
+    let words = [&stand.path("gateway"), "gate", &certificates, &program, proxy, broker];
     let mut driver = Driver::start(&worlds.nearby(&words), &stand.log)?;
     ensure!(driver.number()? == 0, "an instrument that is ready says 0");
     Ok(Proxy { name: POND, port, process: Process::Instrument(driver) })

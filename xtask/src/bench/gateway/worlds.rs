@@ -12,7 +12,7 @@ use crate::run::Invocation;
 
 /// Every host's address is the far side's own.
 const FAR: &str = "set -e; ulimit -n $(ulimit -Hn); ip link set lo up; ip route add local 93.184.220.0/24 dev lo; ip addr add $1/32 dev lo; \
-    exec $0 far";
+    exec $0 far $2";
 
 /// The gateway dials no address of its own machine, hence the wire. Ports are reused early: a bench opens more tunnels in a
 /// minute than there are ports.
@@ -20,7 +20,7 @@ const NEAR: &str = "set -e; ulimit -n $(ulimit -Hn); ip link set lo up; ip link 
     ip addr add 93.184.216.1/24 dev near; ip link set near up; \
     nsenter --net=/proc/$1/ns/net sh -ec 'ip addr add 93.184.216.2/24 dev far; ip link set far up'; \
     ip route add default via 93.184.216.2; \
-    echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range; echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse; exec $0 load";
+    echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range; echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse; exec $0 load $2";
 
 #[derive(Debug)]
 pub(super) struct Worlds<'a> {
@@ -31,9 +31,9 @@ pub(super) struct Worlds<'a> {
 
 impl<'a> Worlds<'a> {
     pub(super) fn make(stand: &'a Stand) -> Result<Self> {
-        let instrument = stand.path("gateway");
+        let (instrument, certificates) = (stand.path("gateway"), authority(stand)?);
         let side = |script: &str, argument: &str| {
-            let words = ["unshare", "--net", "sh", "-c", script, &instrument, argument];
+            let words = ["unshare", "--net", "sh", "-c", script, &instrument, argument, &certificates];
             let mut driver = Driver::start(&stand.command(&words), &stand.log)?;
             ensure!(driver.number()? == 0, "an instrument that is ready says 0");
             Ok::<_, anyhow::Error>(driver)
@@ -75,4 +75,19 @@ impl<'a> Worlds<'a> {
         let script = "ulimit -n $(ulimit -Hn); exec nsenter --net=/proc/$0/ns/net -- \"$@\"";
         self.stand.with_state(&[&["sh", "-ec", script, &side.pid().to_string()], words].concat())
     }
+}
+
+/// An authority only this bench believes, and a certificate for all hosts; says where they lie.
+fn authority(stand: &Stand) -> Result<String> {
+    let names: Vec<String> = HOSTS.iter().map(|host| format!("DNS:{}", host.name)).collect();
+    let names = format!("subjectAltName={}", names.join(","));
+    let file = |name: &str| stand.path(name);
+    let make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+    let own = ["-days", "2", "-subj", "/CN=bench", "-keyout", &file("ca.key"), "-out", &file("ca.pem")];
+    stand.capture(&[&make[..], &own].concat())?;
+    let signed = ["-CA", &file("ca.pem"), "-CAkey", &file("ca.key"), "-days", "2", "-subj", "/CN=far side"];
+    let kind = ["-addext", &names, "-addext", "basicConstraints=critical,CA:FALSE"];
+    let leaf = ["-keyout", &file("leaf.key"), "-out", &file("leaf.pem")];
+    stand.capture(&[&make[..], &signed, &kind, &leaf].concat())?;
+    Ok(stand.path(""))
 }

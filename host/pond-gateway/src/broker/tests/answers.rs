@@ -169,3 +169,18 @@ async fn c131_a_stale_connection_is_replaced_and_a_broken_request_is_not_repeate
     assert_eq!(broken.seen().len(), 1);
     assert!(broken.broker.standing().spent.0 > 0, "the provider may charge for it");
 }
+
+#[tokio::test]
+async fn c134_a_client_that_does_not_read_holds_the_upstream_back() {
+    let piece = "x".repeat(60 << 10);
+    let mut pieces = sse(&[]);
+    (0..2000).for_each(|_| pieces.push(format!("{:x}\r\n{piece}\r\n", piece.len()).into_bytes()));
+    let world = World::new(move |_| Reply::Hold(pieces.clone())).await;
+    let mut client = world.client();
+    let request = post("/v1/messages", &format!("x-api-key: {}\r\n", DUMMIES[0]), STREAM);
+    client.write_all(request.as_bytes()).await.unwrap();
+    // The pipe to the client fills and nothing more is taken from the upstream: its 120 MB never all leave.
+    let sent = tokio::time::timeout(std::time::Duration::from_millis(500), world.hung_up()).await;
+    sent.expect_err("the upstream sent everything to a client that read nothing");
+    assert!(world.pieces_sent() < 1000, "{}", world.pieces_sent());
+}

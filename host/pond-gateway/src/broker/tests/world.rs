@@ -1,5 +1,6 @@
 //! A world for one test: a broker, a scripted upstream behind TLS with a test authority, and a client over a pipe.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pond_policy::model::{Microcents, built_in};
@@ -65,6 +66,7 @@ pub(super) struct World {
     pub(super) seen: Arc<Mutex<Vec<Seen>>>,
     pub(super) records: Arc<Mutex<Vec<Record>>>,
     hung_up: Arc<tokio::sync::Notify>,
+    sent: Arc<AtomicUsize>,
 }
 
 pub(super) fn response(status: &str, fields: &str, body: &str) -> Vec<u8> {
@@ -129,7 +131,14 @@ impl World {
     ) -> Self {
         let (seen, records) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<Mutex<Vec<Record>>>::default());
         let hung_up = Arc::new(tokio::sync::Notify::new());
-        let address = upstream(Arc::new(script), Arc::clone(&seen), Arc::clone(&hung_up)).await;
+        let sent = Arc::<AtomicUsize>::default();
+        let stage = Stage {
+            script: Arc::new(script),
+            seen: Arc::clone(&seen),
+            hung_up: Arc::clone(&hung_up),
+            sent: Arc::clone(&sent),
+        };
+        let address = upstream(stage).await;
         let connect: Connect = Arc::new(move |_| {
             Box::pin(async move { TcpStream::connect(address).await.map_err(DialFault::Failed) })
         });
@@ -137,7 +146,7 @@ impl World {
         let told = Arc::clone(&records);
         let report = Arc::new(move |record: &Record| told.lock().unwrap().push(record.clone()));
         let broker = Arc::new(Broker::new(&order, keys.collect(), &connect, report).unwrap());
-        Self { broker, seen, records, hung_up }
+        Self { broker, seen, records, hung_up, sent }
     }
 
     /// A client's end of a new connection.
@@ -177,6 +186,11 @@ impl World {
         self.seen.lock().unwrap().clone()
     }
 
+    /// Pieces the upstream has written, over all answers.
+    pub(super) fn pieces_sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
+    }
+
     pub(super) fn records(&self) -> Vec<Record> {
         self.records.lock().unwrap().clone()
     }
@@ -204,11 +218,16 @@ pub(super) fn unchunk(answer: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-async fn upstream(
+/// The upstream's side of a world.
+#[derive(Clone)]
+struct Stage {
     script: Script,
     seen: Arc<Mutex<Vec<Seen>>>,
     hung_up: Arc<tokio::sync::Notify>,
-) -> std::net::SocketAddr {
+    sent: Arc<AtomicUsize>,
+}
+
+async fn upstream(stage: Stage) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let certificates = vec![CertificateDer::from_pem_slice(SERVER.as_bytes()).unwrap()];
@@ -224,12 +243,11 @@ async fn upstream(
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let (acceptor, script, seen, hung_up) =
-                (acceptor.clone(), Arc::clone(&script), Arc::clone(&seen), Arc::clone(&hung_up));
+            let (acceptor, stage) = (acceptor.clone(), stage.clone());
             tokio::spawn(async move {
                 stream.set_nodelay(true).unwrap();
                 if let Ok(stream) = acceptor.accept(stream).await {
-                    answer(stream, &script, &seen, &hung_up).await;
+                    answer(stream, &stage).await;
                 }
             });
         }
@@ -237,19 +255,14 @@ async fn upstream(
     address
 }
 
-async fn answer(
-    mut stream: tokio_rustls::server::TlsStream<TcpStream>,
-    script: &Script,
-    seen: &Mutex<Vec<Seen>>,
-    hung_up: &tokio::sync::Notify,
-) {
+async fn answer(mut stream: tokio_rustls::server::TlsStream<TcpStream>, stage: &Stage) {
     let mut buffer = Vec::new();
     while let Ok(head) = read_head(&mut stream, &mut buffer).await {
         let framing = framing(&head).unwrap();
         let Ok(body) = read_body(&mut stream, &mut buffer, framing, 1 << 30).await else { return };
         let request = Seen { head, body };
-        let reply = script(&request);
-        seen.lock().unwrap().push(request);
+        let reply = (stage.script)(&request);
+        stage.seen.lock().unwrap().push(request);
         let (pieces, after) = match reply {
             Reply::Send(pieces) => (pieces, "send"),
             Reply::Close(pieces) => (pieces, "close"),
@@ -257,8 +270,9 @@ async fn answer(
         };
         for piece in pieces {
             if stream.write_all(&piece).await.is_err() || stream.flush().await.is_err() {
-                return hung_up.notify_one();
+                return stage.hung_up.notify_one();
             }
+            stage.sent.fetch_add(1, Ordering::Relaxed);
         }
         match after {
             "send" => {}
@@ -266,7 +280,7 @@ async fn answer(
             _ => {
                 let mut scrap = [0; 16];
                 drop(stream.read(&mut scrap).await);
-                return hung_up.notify_one();
+                return stage.hung_up.notify_one();
             }
         }
     }
