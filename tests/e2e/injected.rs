@@ -55,12 +55,13 @@ fn a_step_that_fails_ends_the_launch() {
     for call in CALLS {
         let done = with_failing(&world, call);
         assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{call}: {done:?}");
-        let (own, launchers): (Vec<&str>, Vec<&str>) =
+        let (own, others): (Vec<&str>, Vec<&str>) =
             done.stderr.lines().partition(|line| line.starts_with("pond: "));
-        // A launcher that cannot even begin says why itself: its socket is all it has in common with pond.
-        let whys =
-            launchers.iter().filter(|line| line.starts_with("pond-jail: ") && line.contains("os error"));
-        assert_eq!((own.len(), whys.count()), (1, launchers.len()), "{call}: {done:?}");
+        // A role that cannot even begin says why itself: its socket is all it has in common with pond.
+        let roles = |name: &str| others.iter().filter(|line| line.starts_with(name)).count();
+        let said = (own.len(), roles("pond-jail: ") < 2, roles("pond-gateway: ") < 2);
+        assert_eq!(said, (1, true, true), "{call}: {done:?}");
+        assert_eq!(roles("pond-"), others.len(), "{call}: {done:?}");
         assert_eq!(left(&world), before, "{call}");
     }
     // Looked at and left alone, the same run works: tracing is not what stopped it.

@@ -61,7 +61,10 @@ pub(crate) enum Fault {
 /// Serves one job on behalf of the host at the other end of standard input. Never returns to the caller's code.
 pub fn main() -> ! {
     let code = match run() {
-        Ok(()) | Err(Fault::Serve(ServeFault::Control(ControlFault::HostGone))) => 0,
+        Ok(())
+        | Err(
+            Fault::Serve(ServeFault::Control(ControlFault::HostGone)) | Fault::Start(StartFault::HostGone),
+        ) => 0,
         Err(fault) => {
             // The asking side was told over the socket; this line is for the person who started the gateway by hand.
             let line = format!("{NAME}: {}\n", chain(&fault));

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_policy::egress::{CidrFault, HostFault, Nat64Prefix};
-use pond_wire::gateway::{Door, Doors, MAX_ORDER_BYTES, Order, Reach};
+use pond_wire::gateway::{Command, Door, Doors, MAX_ORDER_BYTES, Order, Reach};
 use thiserror::Error;
 
 use crate::broker::{Key, KeyFault};
@@ -145,6 +145,10 @@ pub(crate) fn receive_doors(socket: impl AsFd) -> Result<Vec<(Door, OwnedFd)>, S
         return Err(StartFault::HostGone);
     }
     let text = packet.get(..length).unwrap_or_default();
+    if serde_json::from_slice::<Command>(text).is_ok() {
+        // The job is over before it had doors.
+        return Err(StartFault::HostGone);
+    }
     let Doors { doors } = serde_json::from_slice(text).map_err(StartFault::Doors)?;
     if doors.len() != descriptors.len() {
         return Err(StartFault::DoorCount { named: doors.len(), carried: descriptors.len() });

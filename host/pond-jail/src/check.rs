@@ -41,7 +41,10 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && checkout_named
         && plan.root.iter().all(|entry| entry_is_sound(entry, plan.console))
         && plan.replaced.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
-        && plan.home.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
+        && plan
+            .home
+            .iter()
+            .all(|file| !file.path.is_empty() && is_plain_absolute(&format!("/{}", file.path)))
         && !plan.program.argv.is_empty()
         && plan.program.argv.iter().all(|argument| !argument.contains('\0'))
         && plan.program.env.iter().all(|(name, value)| env_is_sound(name, value))

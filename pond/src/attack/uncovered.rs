@@ -13,7 +13,7 @@ pub(super) struct Uncovered {
 }
 
 const GATEWAY: &str =
-    "needs the gateway, which the native backend does not start yet; its own suite tests it";
+    "needs a far side that answers; tests/egress makes one, and tries this with and without the gateway";
 const INJECTED: &str = "needs a fault injected into a build of its own; a user's host cannot show it";
 const KILLED: &str =
     "would kill the attack itself; tests/e2e/killed.rs kills each process of a run of its own, at each step";

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use pond_wire::gateway::doors::PROXY;
 use pond_wire::gateway::{Caps, Event, Identity, Order, Reach};
 use pond_wire::jail::Door;
 use pond_worker::gateway::Gateway;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::model::Chosen;
 use super::traffic::Traffic;
@@ -32,6 +34,8 @@ const RECORD: &str = "egress.jsonl";
 /// More than any honest job fills; what comes after is only counted.
 const RECORD_BYTES: usize = 8 << 20;
 const HTTPS: u16 = 443;
+/// Until the doors are there the job's own time limit does not run yet.
+const LAUNCH_TIME: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// The first user id of gateways, which run as it plus the number of the process that started them: no person has it, no
 /// job is mapped to it, and no two gateways share it.
 const FIRST_ID: u32 = 0x6F00_0000;
@@ -151,6 +155,9 @@ impl WayOut {
             if let Some(listeners) = running.doors.take() {
                 break listeners;
             }
+            if !is_ready(running.reports())? {
+                bail!("the sandbox was not ready within {} s", LAUNCH_TIME.tv_sec);
+            }
             if running.take_report()?.is_some() {
                 // It ended before it had a door; its own report says why, and whoever supervises it reads that.
                 return Ok(());
@@ -185,6 +192,16 @@ impl Watched {
         match self.listener.join() {
             Ok(traffic) => traffic,
             Err(_panicked) => bail!("the listener of the gateway ended badly"),
+        }
+    }
+}
+
+/// Waits for a report.
+fn is_ready(reports: BorrowedFd<'_>) -> anyhow::Result<bool> {
+    loop {
+        match poll(&mut [PollFd::from_borrowed_fd(reports, PollFlags::IN)], Some(&LAUNCH_TIME)) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
         }
     }
 }
