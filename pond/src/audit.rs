@@ -4,7 +4,7 @@
 //! rest, which may carry secrets. The file is private to its owner and bounded: a full one becomes `audit.jsonl.1`.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +13,11 @@ use anyhow::Context;
 use pond_policy::command::audit_form;
 use pond_sandbox::state::StateDir;
 use rustix::fs::{FlockOperation, OFlags, flock};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 const MOST_BYTES: u64 = 16 << 20;
+/// Three words of a command and a few figures.
+const LONGEST_LINE: u64 = 64 << 10;
 /// Every turn but the last means that somebody else put the log aside.
 const TURNS: usize = 1000;
 
@@ -95,6 +97,32 @@ fn line<'a>(command: &Command<'_>, fate: &Fate<'a>) -> Line<'a> {
         backend: command.backend,
         denied,
     }
+}
+
+/// A command that was denied before it ran.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Denied {
+    /// Its first three words.
+    pub(crate) command: String,
+    pub(crate) profile: String,
+    /// The code of the denial; lines of other commands have none.
+    #[serde(rename = "denied")]
+    pub(crate) code: String,
+}
+
+/// The newest line of the log, if it is about a denied command.
+pub(crate) fn denied_last(state: &StateDir) -> anyhow::Result<Option<Denied>> {
+    let mut file = match File::open(state.audit()) {
+        Err(fault) if fault.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.context("opening the audit log")?,
+    };
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LONGEST_LINE)))?;
+    let mut text = Vec::new();
+    file.take(LONGEST_LINE).read_to_end(&mut text)?;
+    let newest = text.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+    // A line about a command that ran has no code, and so is none of these.
+    Ok(newest.and_then(|line| serde_json::from_slice(line).ok()))
 }
 
 fn open(path: &Path) -> anyhow::Result<File> {

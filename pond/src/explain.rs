@@ -4,15 +4,18 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use pond_policy::command::ALLOWED_COMMANDS;
+use pond_policy::quote::quote;
 use serde::Serialize;
 
-use crate::run::{Finding, Verdict};
+use crate::audit::{Denied, denied_last};
+use crate::run::{Finding, Kind, Verdict};
 use crate::{output, runs};
 
 /// Say what a run was refused, by which rule, and the smallest change that would allow it.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The run; without it, the newest one on the current directory.
+    /// The run; without it, the newest one on the current directory, or a command that was denied after it.
     run: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -21,8 +24,9 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Serialize)]
 struct Explanation {
-    run: String,
-    verdict: Verdict,
+    /// Absent, like the verdict, for a command that was denied before it could become a run.
+    run: Option<String>,
+    verdict: Option<Verdict>,
     findings: Vec<Finding>,
 }
 
@@ -39,16 +43,33 @@ fn explain(run: Option<&str>) -> anyhow::Result<Explanation> {
     let (info, _) = match run {
         Some(name) => runs::named(&state, name)?,
         None => {
+            if let Some(denied) = denied_last(&state)? {
+                return Ok(Explanation { run: None, verdict: None, findings: vec![finding(denied)] });
+            }
             let here = std::env::current_dir().context("finding the current directory")?;
             runs::latest_of(&state, &here.to_string_lossy())?
         }
     };
-    Ok(Explanation { run: info.run.into(), verdict: info.verdict, findings: info.findings })
+    Ok(Explanation { run: Some(info.run.into()), verdict: Some(info.verdict), findings: info.findings })
+}
+
+fn finding(denied: Denied) -> Finding {
+    Finding {
+        kind: Kind::Command,
+        what: format!("the command {} was denied before it ran", quote(&denied.command)),
+        code: denied.code,
+        count: 1,
+        rule: format!("{} starts only: {}", denied.profile, ALLOWED_COMMANDS.join(", ")),
+        advice: "name one of these by its bare name, or use untrusted-code-write".to_owned(),
+    }
 }
 
 impl Explanation {
     fn text(&self) -> String {
-        let mut lines = vec![format!("{}: {}", self.run, self.verdict.sentence())];
+        let mut lines = match (&self.run, &self.verdict) {
+            (Some(run), Some(verdict)) => vec![format!("{run}: {}", verdict.sentence())],
+            _ => vec!["the newest command did not run".to_owned()],
+        };
         if self.findings.is_empty() {
             lines.push("nothing was refused that pond knows of".to_owned());
         }

@@ -67,3 +67,15 @@ fn a_run_that_is_not_there_is_named() {
     assert_eq!(done.code, 125);
     assert!(done.stderr.contains("there is no run"), "{done:?}");
 }
+
+#[test]
+fn a_denied_command_is_explained_until_another_runs() {
+    let world = World::new();
+    let sealed = ["run", "--profile", "untrusted-code-test", "--"];
+    assert_eq!(world.run(&[&sealed[..], &["sh", "-c", "id"]].concat()).code, 125);
+    let findings = explained(&world);
+    assert_eq!(codes(&findings), ["command_shell"]);
+    assert!(findings[0]["rule"].as_str().unwrap().contains("pytest"), "{findings:?}");
+    assert_eq!(world.run(&[&sealed[..], &["echo", "hi"]].concat()).code, 0);
+    assert_eq!(explained(&world), Vec::<Value>::new());
+}

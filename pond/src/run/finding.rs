@@ -34,6 +34,7 @@ pub(crate) struct Finding {
 pub(crate) enum Kind {
     Network,
     Model,
+    Command,
     Disk,
     Filter,
     Memory,

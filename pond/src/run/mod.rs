@@ -43,7 +43,7 @@ use pond_wire::jail::Console;
 use pond_worker::path::RelPath;
 
 pub(crate) use args::RunArgs;
-pub(crate) use finding::Finding;
+pub(crate) use finding::{Finding, Kind};
 use outlet::{Outlet, Patience};
 use summary::Summary;
 pub(crate) use verdict::Verdict;
