@@ -25,6 +25,7 @@ pub(super) fn ours(stand: &Stand) -> Vec<Contender> {
     vec![
         quick(SPAWN, stand.spawning(&[TRUE])),
         quick(POND, spawning(&stand.pond_run(&checkout))),
+        quick("pond run, with gateway", spawning(&stand.pond_run_with_gateway(&checkout))),
         quick(POND_RESIDENT, stand.resident(&["resident"], &["true"])),
         quick("pond, resident launcher, disk released", stand.resident(&["released"], &["true"])),
         quick(BUBBLEWRAP, spawning(&bubblewrap(&checkout))),

@@ -115,10 +115,20 @@ impl Stand {
             .fold(self.with_state(&instrument.each_ref().map(String::as_str)), |all, word| all.arg(word))
     }
 
-    /// `pond run` of `true` on a checkout.
+    /// `pond run` on a checkout without a network, like its peers. The profile has a list of commands, and `echo` is on it.
     pub(super) fn pond_run(&self, checkout: &str) -> Vec<String> {
+        self.pond(checkout, &["--profile", "untrusted-code-test", "--", "echo"])
+    }
+
+    /// `pond run` of `true` as it is without a flag: a gateway guards the way out.
+    pub(super) fn pond_run_with_gateway(&self, checkout: &str) -> Vec<String> {
+        self.pond(checkout, &["--", "true"])
+    }
+
+    fn pond(&self, checkout: &str, rest: &[&str]) -> Vec<String> {
         let pond = self.path("pond");
-        [&pond, "run", "--quiet", "--checkout", checkout, "--", "true"].map(str::to_owned).to_vec()
+        let words = [&[pond.as_str(), "run", "--quiet", "--checkout", checkout], rest].concat();
+        words.into_iter().map(str::to_owned).collect()
     }
 
     /// The instrument with a launcher of its own, in one of its modes.
