@@ -10,14 +10,11 @@ use tokio::net::TcpStream;
 
 use crate::client::Client;
 use crate::gateway::Gateway;
-use crate::passage::{Passage, tune};
+use crate::passage::Passage;
 
 /// Serves one connection to the end.
 pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
     let Some(port) = stream.local_addr().ok().and_then(|address| Port::new(address.port())) else { return };
-    if tune(&stream).is_err() {
-        return;
-    }
     let mut client = Client::new(stream);
     let host = match client.hello().await {
         Ok(name) => Host::Name(name),

@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 use crate::broker::{Broker, BrokerFault, Connect, DialFault, Key, Outcome, Record, Report, Target};
 use crate::dial;
 use crate::gateway::Gateway;
-use crate::passage::tune;
 
 /// Gives the gateway its broker, which in turn reaches out through the gateway: one of the two must not hold the other.
 pub(crate) fn install(
@@ -32,8 +31,7 @@ pub(crate) fn install(
 
 /// One client of the broker, to its end.
 pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    // A connection that cannot be tuned was reset already.
-    if let (Some(broker), Ok(())) = (gateway.broker.get(), tune(&stream)) {
+    if let Some(broker) = gateway.broker.get() {
         broker.serve(stream).await;
     }
 }

@@ -2,6 +2,7 @@
 //! Zone: host. Invariant: the order of these steps is the order of the statements in `open`; none is skipped on any path.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,11 +134,11 @@ async fn revoked(rules: &mut watch::Receiver<Arc<Stance>>, destination: &Destina
     std::future::pending().await
 }
 
-/// Every byte goes at once, and a peer that vanished is noticed.
-pub(crate) fn tune(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
+/// Every byte goes at once, and a peer that vanished is noticed. What a listener accepts is tuned as the listener is.
+pub(crate) fn tune(socket: impl AsFd) -> std::io::Result<()> {
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
     Ok(())
 }

@@ -15,16 +15,13 @@ use crate::client::Client;
 use crate::connect::destination;
 use crate::gateway::Gateway;
 use crate::http::{self, HeadFault, Refusal};
-use crate::passage::{Passage, tune};
+use crate::passage::Passage;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 const RETRY_AFTER_SECONDS: &str = "5";
 
 /// Serves one connection to the end.
 pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    if tune(&stream).is_err() {
-        return;
-    }
     let mut client = Client::new(stream);
     match Box::pin(admit(&gateway, &mut client)).await {
         Ok(Some(passage)) => tunnel(gateway, client, passage).await,

@@ -19,6 +19,7 @@ use crate::control::{Control, ControlFault, QUEUE};
 use crate::gateway::Gateway;
 use crate::ledger::Ledger;
 use crate::names::Names;
+use crate::passage::tune;
 use crate::relay::Pool;
 use crate::start::Start;
 use crate::tunnels::Tunnels;
@@ -100,6 +101,7 @@ fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> 
 fn tcp(listener: OwnedFd) -> io::Result<TcpListener> {
     let listener = StdTcpListener::from(listener);
     listener.set_nonblocking(true)?;
+    tune(&listener)?;
     TcpListener::from_std(listener)
 }
 
