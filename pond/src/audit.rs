@@ -40,7 +40,11 @@ pub(crate) enum Fate<'a> {
     },
     /// The command allowlist refused it, with this code.
     Denied(&'static str),
-    /// pond refused or failed.
+    /// The job was started and pond failed; what became of it is not known.
+    Broke {
+        id: &'a str,
+    },
+    /// pond refused, or failed before the job was started.
     DidNotRun,
 }
 
@@ -84,6 +88,7 @@ fn line<'a>(command: &Command<'_>, fate: &Fate<'a>) -> Line<'a> {
             (Some(id), Some(returncode), elapsed, timed_out, None)
         }
         Fate::Denied(code) => (None, None, Duration::ZERO, false, Some(code)),
+        Fate::Broke { id } => (Some(id), None, Duration::ZERO, false, None),
         Fate::DidNotRun => (None, None, Duration::ZERO, false, None),
     };
     Line {

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, stdin};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path as FilePath;
 
 use pond_policy::node::Node;
@@ -11,6 +12,8 @@ use pond_policy::quote::quote;
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_wire::decode::{MOST_BYTES, decode};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The document in `file`, or on standard input for `-`.
 pub(crate) fn document(file: &FilePath) -> Result<Node, Refusals> {
@@ -30,6 +33,26 @@ fn from_stdin() -> Result<Vec<u8>, Refusal> {
 /// A regular file of bounded size.
 pub(crate) fn from_file(file: &FilePath) -> Result<Vec<u8>, Refusal> {
     let name = quote(&file.to_string_lossy());
+    bounded(open_regular(file, &name)?, &name)
+}
+
+/// A regular file of bounded size that nobody but root and the caller can have written.
+pub(crate) fn from_trusted_file(file: &FilePath) -> Result<Vec<u8>, Refusal> {
+    let name = quote(&file.to_string_lossy());
+    let opened = open_regular(file, &name)?;
+    // Of what was opened, not of what has the name by now.
+    let metadata =
+        opened.metadata().map_err(|error| unreadable(format!("{name} cannot be read: {error}")))?;
+    let own = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
+    if !own || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(unreadable(format!(
+            "{name} could have been written by somebody else: make it yours and `chmod go-w` it"
+        )));
+    }
+    bounded(opened, &name)
+}
+
+fn open_regular(file: &FilePath, name: &str) -> Result<File, Refusal> {
     let failed = |error: rustix::io::Errno| unreadable(format!("{name} cannot be read: {error}"));
     // Opening a pipe without a writer would wait for one.
     let descriptor =
@@ -40,7 +63,7 @@ pub(crate) fn from_file(file: &FilePath) -> Result<Vec<u8>, Refusal> {
             "{name} is not a regular file: name one, or pipe the document to `-`"
         )));
     }
-    bounded(File::from(descriptor), &name)
+    Ok(File::from(descriptor))
 }
 
 /// One byte more than the decoder accepts is enough for it to refuse.

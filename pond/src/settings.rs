@@ -26,6 +26,8 @@ pub(crate) fn operator_file() -> OperatorFile {
     if rustix::process::geteuid().is_root() {
         return OperatorFile::Usual(Some(PathBuf::from("/etc/pond/pond.toml")));
     }
+    // A relative directory would lie in the checkout.
+    let named = |variable: &str| named(variable).filter(|path| path.is_absolute());
     let place = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
     OperatorFile::Usual(place.map(|place| place.join("pond/pond.toml")))
 }

@@ -51,7 +51,7 @@ pub struct Order {
     pub identity: Option<Identity>,
 }
 
-/// An unprivileged user and group, of the job's private range.
+/// An unprivileged user and group that no person and no job has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {

@@ -28,7 +28,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
     let destination = Destination { host, port };
     let opening = Passage::open(&gateway, Door::Tls, &destination);
     match client.unless_gone(opening).await {
-        None => {}
+        None => gateway.left(Door::Tls, &destination),
         Some(Ok(passage)) => Box::pin(passage.carry(client.stream, client.early)).await,
         Some(Err(denial)) => refuse(&gateway, client, &denial).await,
     }

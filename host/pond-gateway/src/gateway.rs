@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pond_policy::egress::{Denial, HostName, Nat64Prefix};
+use pond_policy::egress::{Denial, DenialCode, Destination, HostName, Nat64Prefix};
 use pond_wire::gateway::{Door, doors};
 use std::net::Ipv4Addr;
 use tokio::sync::watch;
@@ -37,6 +37,12 @@ impl Gateway {
     /// The address a name has inside the job, if the job may know it.
     pub(crate) fn inside_address(&self, name: &HostName) -> Result<Ipv4Addr, Denial> {
         self.stance().knows(name).map(|()| doors::FRONT)
+    }
+
+    /// A client left while its way was being opened. The name may have been looked up by then, so it is in the record.
+    pub(crate) fn left(&self, door: Door, destination: &Destination) {
+        let hint = "the client left before the connection stood; its name may have been looked up";
+        self.refused(door, &Denial::at_door(DenialCode::ClientLeft, &destination.to_string(), hint));
     }
 
     pub(crate) fn refused(&self, door: Door, denial: &Denial) {

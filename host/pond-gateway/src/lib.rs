@@ -75,6 +75,9 @@ pub fn main() -> ! {
 }
 
 fn run() -> Result<(), Fault> {
+    // Before there is a key to hide; the lock-down does it again, because a change of identity undoes it.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .map_err(|errno| Fault::Runtime(errno.into()))?;
     let socket = start::take_socket()?;
     let told = rustix::io::fcntl_dupfd_cloexec(&socket, 3).map_err(|errno| Fault::Runtime(errno.into()))?;
     serve_at(socket).inspect_err(|fault| report(&told, fault))

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use pond_policy::egress::{Basis, Denial, DenialCode, HostName, HostPattern, Permit};
 
-/// More names than any tool needs below one domain, and 2 KiB at most of what could be said with them.
+/// More names than any tool needs below one domain. A name can hold some two hundred characters of the job's choosing, so a
+/// wildcard still lets tens of KiB out to whoever serves the domain: exact rules are better.
 pub(crate) const NAMES_PER_WILDCARD: usize = 256;
 
 /// The names each wildcard has been used for.

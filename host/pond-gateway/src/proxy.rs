@@ -37,7 +37,11 @@ async fn admit(gateway: &Arc<Gateway>, client: &mut Client) -> Result<Option<Pas
         Err(fault) => return head_denial(&fault).map_or(Ok(None), Err),
     };
     let destination = destination(&head)?;
-    client.unless_gone(Passage::open(gateway, Door::Proxy, &destination)).await.transpose()
+    let opened = client.unless_gone(Passage::open(gateway, Door::Proxy, &destination)).await;
+    if opened.is_none() {
+        gateway.left(Door::Proxy, &destination);
+    }
+    opened.transpose()
 }
 
 /// Checks that the tunnel carries what it was opened for, then carries it.

@@ -18,7 +18,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 /// The name the gateway runs under.
 const NAME: &str = "pond-gateway";
-/// How long a gateway may take to begin, or to say its last word.
+/// How long a gateway may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +93,11 @@ impl Gateway {
         }
     }
 
+    /// Ends it at once; whoever listens hears the end.
+    pub fn kill(&self) {
+        if let Err(_dead_already) = pidfd_send_signal(&self.process, Signal::KILL) {}
+    }
+
     fn next(&self, until: Instant) -> Result<Heard, GatewayFault> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -109,7 +114,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        if let Err(_dead_already) = pidfd_send_signal(&self.process, Signal::KILL) {}
+        self.kill();
         if let Err(_reaped_elsewhere) = waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED) {}
     }
 }

@@ -103,6 +103,7 @@ impl Attempt<'_> {
         let room = Room::of(&ended);
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
+            self.request.begun.take();
             let command = self.request.args.argv.first().map_or("", String::as_str);
             bail!("{} {}", quote(command), verdict.sentence());
         }
@@ -146,6 +147,7 @@ impl Attempt<'_> {
             home: &home,
         };
         let mut running = native.launch(&job)?;
+        self.request.begun.replace(Some(self.record.job().clone()));
         native.retire();
         if let Some(way_out) = &way_out {
             way_out.open(&mut running)?;

@@ -10,16 +10,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pond_policy::egress::HostRule;
 use pond_policy::harness::proxy_environment;
+use pond_policy::model::UpstreamHost;
 use pond_policy::operator::Operator;
 use pond_policy::profile::Network;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::native::Running;
-use pond_wire::gateway::doors::PROXY;
+use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
 use pond_wire::gateway::{Caps, Event, Identity, Order, Reach};
 use pond_wire::jail::Door;
 use pond_worker::gateway::Gateway;
@@ -34,6 +36,10 @@ const RECORD: &str = "egress.jsonl";
 /// More than any honest job fills; what comes after is only counted.
 const RECORD_BYTES: usize = 8 << 20;
 const HTTPS: u16 = 443;
+/// All listeners travel in one packet.
+const MOST_PORTS: usize = 24;
+/// How long a gateway may take to say its last word.
+const FAREWELL: Duration = Duration::from_secs(10);
 /// Until the doors are there the job's own time limit does not run yet.
 const LAUNCH_TIME: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// The first user id of gateways, which run as it plus the number of the process that started them: no person has it, no
@@ -55,11 +61,11 @@ pub(super) struct WayOut {
     pub(super) doors: Vec<Door>,
 }
 
-/// A gateway at work, and who listens to it.
+/// A gateway at work, and who listens to it. It ends with this value.
 #[derive(Debug)]
 pub(super) struct Watched {
     gateway: Arc<Gateway>,
-    listener: JoinHandle<anyhow::Result<Traffic>>,
+    heard: Receiver<anyhow::Result<Traffic>>,
 }
 
 /// What decides where a run may go.
@@ -90,7 +96,8 @@ pub(super) fn plan(
         }
         Network::Allowlist => {
             let allow = allowed(operator, asked)?;
-            let doors = doors(&allow).into_iter().chain(broker).collect();
+            past_no_model(operator, &allow)?;
+            let doors = doors(&allow)?.into_iter().chain(broker).collect();
             let text = |rules: &[HostRule]| rules.iter().map(ToString::to_string).collect();
             let reach = Reach::Allowlist { allow: text(&allow), deny: text(&operator.egress.deny) };
             let env = proxy_environment(&PROXY.ip().to_string(), PROXY.port());
@@ -138,14 +145,31 @@ pub(super) fn start(
     Ok(Some(WayOut { gateway: Gateway::start(executable, &order, &keys)?, doors }))
 }
 
+/// The broker is the only door to a model, whoever asks for another.
+fn past_no_model(operator: &Operator, allow: &[HostRule]) -> anyhow::Result<()> {
+    for model in &operator.models {
+        let UpstreamHost::Name(name) = model.upstream.host() else { continue };
+        if let Some(rule) = allow.iter().find(|rule| rule.covers(name)) {
+            bail!("{rule} reaches the upstream of model {}; the broker is its only door", model.name);
+        }
+    }
+    Ok(())
+}
+
 /// One front door for each port a rule names; clients that speak to a proxy need only the first.
-fn doors(allow: &[HostRule]) -> Vec<Door> {
+fn doors(allow: &[HostRule]) -> anyhow::Result<Vec<Door>> {
     let mut ports: Vec<u16> = allow.iter().filter_map(|rule| Some(rule.port()?.get())).collect();
     ports.push(HTTPS);
     ports.sort_unstable();
     ports.dedup();
+    if let Some(port) = ports.iter().find(|port| [PROXY.port(), BROKER.port(), DNS.port()].contains(port)) {
+        bail!("port {port} of a rule is the gateway's own inside the sandbox; no rule can name it");
+    }
+    if ports.len() > MOST_PORTS {
+        bail!("the rules name {} ports; a sandbox has doors for {MOST_PORTS}", ports.len());
+    }
     let fronts = ports.into_iter().map(|port| Door::Front { port });
-    [Door::Proxy, Door::Dns].into_iter().chain(fronts).collect()
+    Ok([Door::Proxy, Door::Dns].into_iter().chain(fronts).collect())
 }
 
 impl WayOut {
@@ -176,23 +200,35 @@ impl WayOut {
             .open(directory.join(RECORD))
             .context("making the record of the network")?;
         let gateway = Arc::new(self.gateway);
-        let heard = Arc::clone(&gateway);
-        let listener = std::thread::Builder::new()
+        let talks = Arc::clone(&gateway);
+        let (told, heard) = sync_channel(1);
+        std::thread::Builder::new()
             .name("gateway".to_owned())
-            .spawn(move || listen(&heard, record))
+            // Nobody may be there to hear it any more.
+            .spawn(move || drop(told.send(listen(&talks, record))))
             .context("starting the listener of the gateway")?;
-        Ok(Watched { gateway, listener })
+        Ok(Watched { gateway, heard })
     }
 }
 
 impl Watched {
-    /// The job is over: what went through, and what did not.
+    /// The job is over: what went through, and what did not. A gateway that does not say its last word is ended.
     pub(super) fn finish(self) -> anyhow::Result<Traffic> {
         self.gateway.finish()?;
-        match self.listener.join() {
-            Ok(traffic) => traffic,
-            Err(_panicked) => bail!("the listener of the gateway ended badly"),
-        }
+        let heard = match self.heard.recv_timeout(FAREWELL) {
+            Err(RecvTimeoutError::Timeout) => {
+                self.gateway.kill();
+                self.heard.recv().context("the listener of the gateway ended badly")
+            }
+            other => other.context("the listener of the gateway ended badly"),
+        };
+        heard?
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.gateway.kill();
     }
 }
 
@@ -206,19 +242,22 @@ fn is_ready(reports: BorrowedFd<'_>) -> anyhow::Result<bool> {
     }
 }
 
-/// Writes down every event until the gateway has said its last word.
+/// Writes down every event until the gateway has said its last word. What cannot be written down may not happen: then the
+/// doors are closed, and only the sums are still heard.
 fn listen(gateway: &Gateway, mut record: File) -> anyhow::Result<Traffic> {
     let mut traffic = Traffic::default();
     let mut room = RECORD_BYTES;
     while let Some(event) = gateway.listen()? {
-        let line = serde_json::to_vec(&event)?;
-        match room.checked_sub(line.len() + 1) {
-            Some(left) => {
-                record.write_all(&line)?;
-                record.write_all(b"\n")?;
-                room = left;
-            }
-            None => traffic.unwritten += 1,
+        let line = [serde_json::to_vec(&event)?, b"\n".to_vec()].concat();
+        match room.checked_sub(line.len()) {
+            Some(left) if traffic.unwritten == 0 => match record.write_all(&line) {
+                Ok(()) => room = left,
+                Err(_no_room) => {
+                    traffic.unwritten += 1;
+                    gateway.finish()?;
+                }
+            },
+            _ => traffic.unwritten += 1,
         }
         let last = matches!(event, Event::Summary(_));
         traffic.take(event);

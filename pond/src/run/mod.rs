@@ -78,6 +78,8 @@ struct Request<'a> {
     tools: Vec<Provided>,
     console: Console,
     resolvers: &'a [SocketAddr],
+    /// The job, once something of it may have run.
+    begun: RefCell<Option<JobName>>,
     /// Where the job may go, until its gateway is started.
     way_out: RefCell<Option<(egress::Plan, Option<model::Chosen>)>>,
 }
@@ -110,8 +112,17 @@ fn run(args: &RunArgs, resolved: &Resolved) -> anyhow::Result<u8> {
     let artifacts = export::declared(&args.artifacts)?;
     let tools = tools(&args.tools)?;
     let way_out = RefCell::new(network.map(|network| (network, model)));
-    let request =
-        Request { args, policy, env, artifacts, tools, console, resolvers: &resolved.resolvers, way_out };
+    let request = Request {
+        args,
+        policy,
+        env,
+        artifacts,
+        tools,
+        console,
+        resolvers: &resolved.resolvers,
+        begun: RefCell::default(),
+        way_out,
+    };
     let state = runs::state()?;
     let audit = Audit::open(&state)?;
     let backend = if policy.profile().is_confined() { Backend::Native.name() } else { "none" };
@@ -130,10 +141,14 @@ fn run(args: &RunArgs, resolved: &Resolved) -> anyhow::Result<u8> {
             audit.append(&command, &Fate::Ran { id: id.as_str(), returncode, elapsed, timed_out })?;
             Ok(returncode)
         }
-        Err(fault) => match audit.append(&command, &Fate::DidNotRun) {
-            Ok(()) => Err(fault),
-            Err(unsaid) => Err(fault.context(format!("{unsaid:#}"))),
-        },
+        Err(fault) => {
+            let begun = request.begun.take();
+            let fate = begun.as_ref().map_or(Fate::DidNotRun, |id| Fate::Broke { id: id.as_str() });
+            match audit.append(&command, &fate) {
+                Ok(()) => Err(fault),
+                Err(unsaid) => Err(fault.context(format!("{unsaid:#}"))),
+            }
+        }
     }
 }
 

@@ -85,14 +85,15 @@ impl Traffic {
                 let name = call.model.clone().unwrap_or_else(|| NO_MODEL.to_owned());
                 self.models.entry(name).or_default().take(call);
             }
-            Event::Serving
-            | Event::Failed { .. }
-            | Event::Refused(_)
-            | Event::Flood { .. }
-            | Event::Opened(_)
-            | Event::Closed(_)
-            | Event::RulesReplaced
-            | Event::RulesRefused { .. } => {}
+            // Sums of our own, until the gateway's: it may not live to send them.
+            Event::Opened(_) => self.totals.allowed += 1,
+            Event::Refused(_) => self.totals.refused += 1,
+            Event::Flood { refusals } => self.totals.refused = self.totals.refused.saturating_add(refusals),
+            Event::Closed(tunnel) => {
+                self.totals.bytes_up = self.totals.bytes_up.saturating_add(tunnel.bytes_up);
+                self.totals.bytes_down = self.totals.bytes_down.saturating_add(tunnel.bytes_down);
+            }
+            Event::Serving | Event::Failed { .. } | Event::RulesReplaced | Event::RulesRefused { .. } => {}
         }
     }
 }
@@ -102,8 +103,8 @@ impl NetworkSummary {
     pub(super) fn phrase(&self) -> String {
         match self {
             Self::Closed => "network closed".to_owned(),
-            Self::Gateway(Traffic { totals: Totals { allowed: 0, refused: 0, .. }, .. }) => {
-                "network unused".to_owned()
+            Self::Gateway(Traffic { totals: Totals { allowed: 0, refused: 0, .. }, models, .. }) => {
+                if models.is_empty() { "network unused" } else { "network for the model only" }.to_owned()
             }
             Self::Gateway(traffic) => {
                 let Totals { allowed, refused, bytes_up, bytes_down, .. } = traffic.totals;
@@ -124,7 +125,9 @@ impl NetworkSummary {
             .then(|| "the gateway ended before the job; nothing got out after that".to_owned());
         let models = traffic.models.iter().filter(|(name, _)| name.as_str() != NO_MODEL);
         let models = models.map(|(name, totals)| totals.line(name));
-        reached.into_iter().chain(models).chain(gone).collect()
+        let unwritten = (traffic.unwritten > 0)
+            .then(|| format!("{} events of the gateway are not in egress.jsonl", traffic.unwritten));
+        reached.into_iter().chain(models).chain(gone).chain(unwritten).collect()
     }
 
     pub(super) fn findings(&self) -> Vec<Finding> {
@@ -159,7 +162,7 @@ impl NetworkSummary {
 fn model_advice(code: &str) -> String {
     let text = match code {
         CUT | "budget_exceeded" => "allow it to cost more with --max-cost-cents",
-        "provider_tools" => "set provider_tools = true for the model in pond.toml",
+        "provider_egress" => "set provider_tools = true for the model in pond.toml",
         "model_not_allowed" | "model_unknown" => "list the id, with its price, in pond.toml",
         _ => "docs/broker.md lists the broker's rules",
     };

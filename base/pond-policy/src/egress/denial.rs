@@ -46,6 +46,7 @@ named_enum! {
         BytesSpent => "bytes_spent",
         DialFailed => "dial_failed",
         DialTimeout => "dial_timeout",
+        ClientLeft => "client_left",
     }
 }
 
@@ -61,6 +62,8 @@ impl DenialCode {
             Self::HeadTooLarge | Self::HelloTooLarge => 431,
             Self::TooManyAddresses | Self::DnsFailed | Self::DialFailed => 502,
             Self::DialTimeout => 504,
+            // Nobody is left to read it.
+            Self::ClientLeft => 499,
             Self::VersionUnsupported => 505,
             Self::HttpsOnly
             | Self::IpLiteral
@@ -110,6 +113,7 @@ impl DenialCode {
             Self::BytesSpent => "byte budget spent",
             Self::DialFailed => "host could not be reached",
             Self::DialTimeout => "host did not answer in time",
+            Self::ClientLeft => "client left",
         }
     }
 }
