@@ -45,6 +45,6 @@ impl Media {
             }
             self.look(value);
         }
-        node.list().iter().for_each(|item| self.look(item));
+        node.items().iter().for_each(|item| self.look(item));
     }
 }

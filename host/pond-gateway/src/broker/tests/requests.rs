@@ -246,6 +246,37 @@ async fn c109_c110_c111_the_provider_is_no_way_out() {
     }
 }
 
+/// Values a provider could read as a list of one, or as the object they should be.
+const MISSHAPEN: &[(usize, &str, &str)] = &[
+    (0, "/v1/messages", r#""tools":{"type":"web_search_20250305"}"#),
+    (0, "/v1/messages", r#""tools":[[{"type":"web_search_20250305"}]]"#),
+    (1, "/v1/responses", r#""tools":{"type":"web_search"}"#),
+    (1, "/v1/chat/completions", r#""tools":"web_search""#),
+    (1, "/v1/chat/completions", r#""modalities":"audio""#),
+    (1, "/v1/chat/completions", r#""modalities":{"0":"audio"}"#),
+    (2, GENERATE, r#""tools":{"urlContext":{}}"#),
+    (2, GENERATE, r#""tools":"urlContext""#),
+    (2, GENERATE, r#""tools":[[{"urlContext":{}}]]"#),
+    (2, GENERATE, r#""generationConfig":{"responseModalities":"AUDIO"}"#),
+    (2, GENERATE, r#""generationConfig":[{"responseModalities":["AUDIO"]}]"#),
+];
+const GENERATE: &str = "/v1beta/models/gemini-2.5-pro:generateContent";
+
+#[tokio::test]
+async fn c106_c109_what_is_not_a_list_is_not_an_empty_one() {
+    let world = quiet().await;
+    for (at, path, field) in MISSHAPEN {
+        let body = match at {
+            0 => format!("{{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":9,{field}}}"),
+            1 => format!("{{\"model\":\"gpt-5\",{field}}}"),
+            _ => format!("{{{field}}}"),
+        };
+        refused(&world, &with_key(path, *at, &body), 400, "body_field").await;
+    }
+    let source = r#"{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[{"source":[{"type":"url"}]}]}"#;
+    refused(&world, &with_key("/v1/messages", 0, source), 403, "provider_egress").await;
+}
+
 #[tokio::test]
 async fn c109_the_client_s_own_tools_and_inline_pictures_pass() {
     let world = quiet().await;
