@@ -137,6 +137,9 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
         }
     }
     let given = config.map_or(Ok(None), |config| whole(config, "maxOutputTokens"))?;
+    if given == Some(0) {
+        return Err(InspectFault::Field("maxOutputTokens"));
+    }
     let open = match has_key(tree, "generationConfig") {
         true => OutputLimit::Unlimited,
         false => OutputLimit::Open(LimitField::GenerationConfig),
@@ -303,9 +306,10 @@ fn whole(tree: &Json<'_>, key: &'static str) -> Result<Option<u64>, InspectFault
     }
 }
 
-/// A limit that is given; one that is null leaves no place to set it.
+/// A limit that is given; one that is null leaves no place to set it, and none is no limit to some servers.
 fn limit(tree: &Json<'_>, key: &'static str, open: OutputLimit) -> Result<OutputLimit, InspectFault> {
     Ok(match whole(tree, key)? {
+        Some(0) => return Err(InspectFault::Field(key)),
         Some(most) => OutputLimit::Given(most),
         None if has_key(tree, key) => OutputLimit::Unlimited,
         None => open,
