@@ -176,10 +176,12 @@ impl Broker {
             *admitted.request.body_mut() = Full::new(Bytes::from(inspected.body));
             return Ok(());
         }
-        let bound = input_bound(&inspected, &price);
+        let bound = input_bound(&inspected, &price, served.provider_tools);
+        // A count knows nothing of what the provider's tools will add.
+        let countable = bound >= WORTH_COUNTING && !served.provider_tools;
         let (reservation, limit) = match self.reserve(&inspected, &price, bound) {
             Ok(reserved) => reserved,
-            Err(exhausted) if bound < WORTH_COUNTING || !self.pace.allows() => {
+            Err(exhausted) if !countable || !self.pace.allows() => {
                 return Err(Denied::over_budget(exhausted));
             }
             Err(exhausted) => {
@@ -219,14 +221,15 @@ impl Broker {
     }
 }
 
-/// The most tokens the provider can count in this request. No token is shorter than a byte; pictures are counted by
-/// their size and documents by their pages, which a few bytes can make large.
-fn input_bound(inspected: &Inspected, price: &Price) -> u64 {
-    if inspected.media.documents {
+/// The most tokens the provider can count in this request. No token is shorter than a byte; but pictures are counted by
+/// their size and documents by their pages, which a few bytes can make large, and what the provider's own tools find is
+/// input as well.
+fn input_bound(inspected: &Inspected, price: &Price, provider_tools: bool) -> u64 {
+    if inspected.holds_media || provider_tools {
         return price.max_input;
     }
     let bytes = u64::try_from(inspected.body.len()).unwrap_or(u64::MAX);
-    bytes.saturating_add(PROVIDER_TOKENS).saturating_add(inspected.media.image_tokens()).min(price.max_input)
+    bytes.saturating_add(PROVIDER_TOKENS).min(price.max_input)
 }
 
 /// What can be said of a head before its body is read.

@@ -7,7 +7,7 @@ use pond_policy::model::Api;
 use thiserror::Error;
 
 use super::json::{Json, JsonFault, with_field, with_value};
-use super::media::Media;
+use super::media::holds_media;
 use super::route::{Call, Route};
 use super::rules;
 
@@ -23,7 +23,9 @@ pub struct Inspected {
     pub hides_output: bool,
     /// Whether the broker asked for the usage report of a stream itself, so that it must not show.
     pub hides_usage: bool,
-    pub media: Media,
+    /// Whether it holds what is not counted by its bytes.
+    pub holds_media: bool,
+    pub older_limit: OlderLimit,
     /// The body as it goes upstream.
     pub body: Vec<u8>,
 }
@@ -45,13 +47,21 @@ pub enum LimitField {
     GenerationConfig,
 }
 
+/// Chat Completions has two names for its limit, and a compatible server may know only the older, `max_tokens`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OlderLimit {
+    /// Written in any case, so that no server reads the request as one without a limit.
+    Written,
+    AsGiven,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InspectFault {
     #[error(transparent)]
     Json(#[from] JsonFault),
     #[error("the body is not an object")]
     NotObject,
-    #[error("`{0}` is missing or of the wrong type")]
+    #[error("`{0}` is missing, or its value is not one that can be judged")]
     Field(&'static str),
     #[error("`{0}` would let the provider reach out itself; set provider_tools in pond.toml to allow it")]
     ProviderEgress(&'static str),
@@ -97,7 +107,7 @@ pub fn inspect(
         Call::Generate { .. } | Call::CountGenerate => rules::gemini(&tree, route, provider_tools)?,
         Call::Models => return Err(InspectFault::NotObject),
     };
-    let media = Media::find(&tree);
+    let holds_media = holds_media(&tree);
     drop(tree);
     let body = found.edits.iter().fold(body, |body, edit| edit.apply(body));
     Ok(Inspected {
@@ -107,7 +117,20 @@ pub fn inspect(
         answers: found.answers,
         hides_output: found.hides_output,
         hides_usage: found.edits.iter().any(Edit::asks_for_usage),
-        media,
+        holds_media,
+        older_limit: match (route.call, api) {
+            (Call::Chat, Api::OpenaiChat) => OlderLimit::Written,
+            (Call::Chat, Api::Openai | Api::Anthropic | Api::Gemini)
+            | (
+                Call::Messages
+                | Call::CountMessages
+                | Call::Responses
+                | Call::Generate { .. }
+                | Call::CountGenerate
+                | Call::Models,
+                _,
+            ) => OlderLimit::AsGiven,
+        },
         body,
     })
 }
@@ -154,9 +177,15 @@ impl Edit {
 }
 
 impl Inspected {
-    /// The body with the output limited to `most` tokens, where the client set no limit.
+    /// The body with the output limited to the `most` tokens that are paid for, where the client set no limit and where
+    /// the one it set may not be understood.
     pub fn limited(self, most: u64) -> Vec<u8> {
         let number = most.to_string();
+        if self.older_limit == OlderLimit::Written {
+            let lower = |own: &str| own.parse().map_or(most, |own: u64| own.min(most)).to_string();
+            return with_value(&self.body, "max_tokens", lower)
+                .unwrap_or_else(|| with_field(&self.body, "max_tokens", &number));
+        }
         match self.output {
             OutputLimit::Given(_) | OutputLimit::Unlimited => self.body,
             OutputLimit::Open(LimitField::MaxOutputTokens) => {

@@ -58,7 +58,9 @@ impl<'a> Json<'a> {
         }
     }
 
-    pub(super) fn list(&self) -> &[Self] {
+    /// The items of a list, for walks that meet every kind of value. A field that must be a list is read with
+    /// `rules::list`, which does not take another kind for an empty one.
+    pub(super) fn items(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
             Self::Null | Self::Bool(_) | Self::Whole(_) | Self::Number | Self::Text(_) | Self::Map(_) => &[],

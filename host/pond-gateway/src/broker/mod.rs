@@ -33,10 +33,9 @@ use pond_wire::gateway::broker as wire;
 use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-pub use inspect::{InspectFault, Inspected, LimitField, OutputLimit, inspect};
+pub use inspect::{InspectFault, Inspected, LimitField, OlderLimit, OutputLimit, inspect};
 pub use key::{Key, KeyFault};
 pub use ledger::{Exhausted, Ledger, Reservation, Standing};
-pub use media::Media;
 pub use record::{Outcome, Record, Report};
 pub use route::{Call, Route, RouteFault, route};
 pub use served::ModelFault;

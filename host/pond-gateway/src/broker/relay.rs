@@ -178,17 +178,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Relay<'_, S> {
     }
 }
 
+/// Whether the body's bytes are something else than its text, though plain text was asked for. The key could not be
+/// found in them, nor the usage.
+pub(super) fn is_encoded(headers: &http::HeaderMap) -> bool {
+    let other = |name: http::HeaderName, plain: &[u8]| {
+        headers.get_all(name).iter().any(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(plain))
+    };
+    other(http::header::CONTENT_ENCODING, b"identity") || other(http::header::TRANSFER_ENCODING, b"chunked")
+}
+
 /// How an answer will be metered.
 pub(super) fn shape(response: &Response<Incoming>) -> Shape {
     let headers = response.headers();
-    let encoded = headers.get(http::header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity");
     let kind = headers.get(http::header::CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
     let is = |wanted: &[u8]| kind.get(..wanted.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(wanted));
-    match encoded {
-        true => Shape::Opaque,
-        false if is(b"text/event-stream") => Shape::Stream,
-        false if is(b"application/json") => Shape::Document,
-        false => Shape::Opaque,
+    if is(b"text/event-stream") {
+        Shape::Stream
+    } else if is(b"application/json") {
+        Shape::Document
+    } else {
+        Shape::Opaque
     }
 }
 

@@ -31,13 +31,13 @@ pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
             check_sources(part)?;
         }
     }
-    let thinks = tree.get("thinking").and_then(|thinking| thinking.get("type")).and_then(Json::text);
+    let thinks = |thinking: &Json<'_>| thinking.get("type").and_then(Json::text) != Some("disabled");
     Ok(Found {
         model: required_text(tree, "model")?,
         stream: switch(tree, "stream")?,
         output: limit(tree, "max_tokens", OutputLimit::Open(LimitField::MaxTokens))?,
         answers: 1,
-        hides_output: thinks.is_some_and(|kind| kind != "disabled"),
+        hides_output: tree.get("thinking").is_some_and(thinks),
         edits: Vec::new(),
     })
 }
@@ -81,8 +81,7 @@ pub(super) fn chat(tree: &Json<'_>, api: Api, provider_tools: bool) -> Result<Fo
         return Err(InspectFault::Stored("store"));
     }
     refuse_any(tree, &["prediction", "audio", "models", "route"], InspectFault::Unpriced)?;
-    let speaks = |kind: &Json<'_>| kind.text() != Some("text");
-    if tree.get("modalities").is_some_and(|kinds| kinds.list().iter().any(speaks)) {
+    if list(tree, "modalities")?.iter().any(|kind| kind.text() != Some("text")) {
         return Err(InspectFault::Unpriced("modalities"));
     }
     if !provider_tools {
@@ -114,8 +113,8 @@ pub(super) fn chat(tree: &Json<'_>, api: Api, provider_tools: bool) -> Result<Fo
 pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Result<Found, InspectFault> {
     // The API reads both spellings of a field; only one of them is judged, so the other may not be there.
     let snake = |(key, _): &(std::borrow::Cow<'_, str>, Json<'_>)| key.contains('_');
-    let config = tree.get("generationConfig");
-    let tools = tree.get("tools").map(Json::list).unwrap_or_default();
+    let config = object(tree, "generationConfig")?;
+    let tools = objects(tree, "tools")?;
     let places = [Some(tree), config].into_iter().flatten().chain(tools);
     if places.flat_map(Json::entries).any(snake) {
         return Err(InspectFault::Field("a field spelled with underscores"));
@@ -125,8 +124,8 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
         return Err(InspectFault::Field("generateContentRequest"));
     }
     let speaks = |kind: &Json<'_>| !kind.text().is_some_and(|kind| kind.eq_ignore_ascii_case("text"));
-    let kinds = config.and_then(|config| config.get("responseModalities")).map(Json::list);
-    if kinds.unwrap_or_default().iter().any(speaks) {
+    let kinds = config.map_or(Ok(&[][..]), |config| list(config, "responseModalities"))?;
+    if kinds.iter().any(speaks) {
         return Err(InspectFault::Unpriced("responseModalities"));
     }
     if !provider_tools {
@@ -138,6 +137,9 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
         }
     }
     let given = config.map_or(Ok(None), |config| whole(config, "maxOutputTokens"))?;
+    if given == Some(0) {
+        return Err(InspectFault::Field("maxOutputTokens"));
+    }
     let open = match has_key(tree, "generationConfig") {
         true => OutputLimit::Unlimited,
         false => OutputLimit::Open(LimitField::GenerationConfig),
@@ -186,27 +188,26 @@ fn check_tools(
     untyped: bool,
     client_side: impl Fn(&str) -> bool,
 ) -> Result<(), InspectFault> {
-    let Some(tools) = tree.get("tools") else { return Ok(()) };
-    let Json::List(tools) = tools else { return Err(InspectFault::Field("tools")) };
     let fine = |tool: &Json<'_>| match tool.get("type") {
         Some(kind) => kind.text().is_some_and(&client_side),
         None => untyped,
     };
-    if tools.iter().all(fine) { Ok(()) } else { Err(InspectFault::ProviderEgress("tools")) }
+    if objects(tree, "tools")?.iter().all(fine) { Ok(()) } else { Err(InspectFault::ProviderEgress("tools")) }
 }
 
 /// Anthropic: a `source` that is not carried in the request itself. What a model passed to a tool is not a request.
 fn check_sources(node: &Json<'_>) -> Result<(), InspectFault> {
     if let Some(source) = node.get("source") {
         let kind = source.get("type").and_then(Json::text);
-        if matches!(source, Json::Map(_)) && !matches!(kind, Some("base64" | "text" | "content")) {
+        // A search result names its source in text.
+        if source.text().is_none() && !matches!(kind, Some("base64" | "text" | "content")) {
             return Err(InspectFault::ProviderEgress("source"));
         }
     }
     let is_call = node.get("type").and_then(Json::text).is_some_and(|kind| kind.ends_with("tool_use"));
     let children =
         node.entries().iter().filter(|(key, _)| !(is_call && key == "input")).map(|(_, value)| value);
-    children.chain(node.list()).try_for_each(check_sources)
+    children.chain(node.items()).try_for_each(check_sources)
 }
 
 /// OpenAI: images and files by address or by id, and references to what the provider kept.
@@ -223,7 +224,7 @@ fn check_parts(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault
             _ => check_parts(value, provider_tools)?,
         }
     }
-    node.list().iter().try_for_each(|item| check_parts(item, provider_tools))
+    node.items().iter().try_for_each(|item| check_parts(item, provider_tools))
 }
 
 fn is_inline(value: &Json<'_>) -> bool {
@@ -244,7 +245,7 @@ fn check_file_data(node: &Json<'_>) -> Result<(), InspectFault> {
             _ => check_file_data(value)?,
         }
     }
-    node.list().iter().try_for_each(check_file_data)
+    node.items().iter().try_for_each(check_file_data)
 }
 
 fn refuse_any(
@@ -267,6 +268,28 @@ fn required_text(tree: &Json<'_>, key: &'static str) -> Result<String, InspectFa
     tree.get(key).and_then(Json::text).map(str::to_owned).ok_or(InspectFault::Field(key))
 }
 
+/// A field that is judged item by item. A provider may read one value as a list of one, so any other kind is a fault.
+fn list<'t, 'a>(tree: &'t Json<'a>, key: &'static str) -> Result<&'t [Json<'a>], InspectFault> {
+    match tree.get(key) {
+        None => Ok(&[]),
+        Some(Json::List(items)) => Ok(items),
+        Some(_) => Err(InspectFault::Field(key)),
+    }
+}
+
+fn objects<'t, 'a>(tree: &'t Json<'a>, key: &'static str) -> Result<&'t [Json<'a>], InspectFault> {
+    let items = list(tree, key)?;
+    let all = items.iter().all(|item| matches!(item, Json::Map(_)));
+    if all { Ok(items) } else { Err(InspectFault::Field(key)) }
+}
+
+fn object<'t, 'a>(tree: &'t Json<'a>, key: &'static str) -> Result<Option<&'t Json<'a>>, InspectFault> {
+    match tree.get(key) {
+        found @ (None | Some(Json::Map(_))) => Ok(found),
+        Some(_) => Err(InspectFault::Field(key)),
+    }
+}
+
 fn switch(tree: &Json<'_>, key: &'static str) -> Result<bool, InspectFault> {
     match tree.get(key) {
         None => Ok(false),
@@ -283,9 +306,10 @@ fn whole(tree: &Json<'_>, key: &'static str) -> Result<Option<u64>, InspectFault
     }
 }
 
-/// A limit that is given; one that is null leaves no place to set it.
+/// A limit that is given; one that is null leaves no place to set it, and none is no limit to some servers.
 fn limit(tree: &Json<'_>, key: &'static str, open: OutputLimit) -> Result<OutputLimit, InspectFault> {
     Ok(match whole(tree, key)? {
+        Some(0) => return Err(InspectFault::Field(key)),
         Some(most) => OutputLimit::Given(most),
         None if has_key(tree, key) => OutputLimit::Unlimited,
         None => open,

@@ -12,7 +12,7 @@ use super::admit::{Admitted, Bill, Turned};
 use super::denied::{Denied, Dialect};
 use super::meter::{Meter, Reading};
 use super::record::{Outcome, Record};
-use super::relay::{Relay, client_left, shape};
+use super::relay::{Relay, client_left, is_encoded, shape};
 use super::upstream::SendFault;
 use crate::http::{Refusal, await_byte, read_head, refuse};
 
@@ -102,6 +102,10 @@ impl Broker {
         if response.status().is_redirection() || response.status().is_informational() {
             let denied = Denied::new(502, "upstream_redirect", "the model answered with a redirect");
             return self.fail(stream, admitted, &denied, Some(free())).await;
+        }
+        if is_encoded(response.headers()) {
+            let denied = Denied::new(502, "upstream_encoded", "the model's answer is encoded, unasked");
+            return self.fail(stream, admitted, &denied, None).await;
         }
         let ended = pass_on(stream, buffer, &mut admitted, response).await;
         self.settle(&mut admitted, &ended);

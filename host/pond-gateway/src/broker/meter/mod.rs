@@ -21,7 +21,7 @@ pub const MOST_EVENT: usize = 16 << 20;
 pub enum Shape {
     Document,
     Stream,
-    /// Compressed, or of an unexpected type: relayed, not read.
+    /// Of an unexpected type: relayed, not read.
     Opaque,
 }
 

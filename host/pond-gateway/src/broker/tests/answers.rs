@@ -115,16 +115,31 @@ async fn c118_broken_answers_are_502_and_nothing_is_relayed() {
 }
 
 #[tokio::test]
-async fn c121_identity_is_asked_for_and_a_coded_answer_charged_as_reserved() {
-    let world = World::new(|_| {
-        let fields = "content-type: application/json\r\ncontent-encoding: gzip\r\n";
-        Reply::Send(vec![response("200 OK", fields, "not really gzip")])
-    })
-    .await;
+async fn c115_c121_an_encoded_answer_is_not_relayed_and_charged_as_reserved() {
+    for (status, field) in [
+        ("200 OK", "content-encoding: gzip"),
+        ("200 OK", "content-encoding: identity\r\ncontent-encoding: br"),
+        ("200 OK", "content-encoding:"),
+        ("401 Unauthorized", "content-encoding: gzip"),
+    ] {
+        let fields = format!("content-type: application/json\r\n{field}\r\n");
+        let world = World::new(move |_| Reply::Send(vec![response(status, &fields, "coded key")])).await;
+        let answer = world.ask(0, "/v1/messages", STREAM).await;
+        assert!(answer.starts_with("HTTP/1.1 502 pond: ") && !answer.contains("coded key"), "{answer}");
+        assert!(answer.contains("X-Pond-Denied: upstream_encoded\r\n"), "{answer}");
+        assert_eq!(world.seen()[0].header("accept-encoding"), ["identity"]);
+        let record = &world.records()[0];
+        assert_eq!((record.outcome, record.estimated), (Outcome::Failed("upstream_encoded"), true));
+        assert!(record.cost.0 > 0 && record.cost == world.broker.standing().spent);
+    }
+    let coded = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n5\r\ncoded\r\n0\r\n\r\n";
+    let world = World::new(move |_| Reply::Send(vec![coded.into()])).await;
     let answer = world.ask(0, "/v1/messages", STREAM).await;
-    assert_eq!(parts(&answer).1, "not really gzip");
-    assert_eq!(world.seen()[0].header("accept-encoding"), ["identity"]);
-    assert!(world.records()[0].estimated && world.broker.standing().spent.0 > 0);
+    assert!(answer.starts_with("HTTP/1.1 502 pond: "), "{answer}");
+    let plain = "content-type: application/json\r\ncontent-encoding: Identity\r\n";
+    let world = World::new(move |_| Reply::Send(vec![response("200 OK", plain, "{}")])).await;
+    let answer = world.ask(0, "/v1/messages", STREAM).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("content-encoding"), "{answer}");
 }
 
 #[tokio::test]

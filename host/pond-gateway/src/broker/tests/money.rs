@@ -146,3 +146,66 @@ async fn near_the_ceiling_the_provider_s_own_count_decides() {
         assert_eq!(world.seen()[0].header("x-api-key"), [KEYS[0]]);
     }
 }
+
+#[tokio::test]
+async fn c108_a_compatible_server_is_always_told_the_older_limit() {
+    let world = World::with(order(Microcents::from_cents(1000)), |_| json_ok("{}")).await;
+    let most = built_in("gpt-5-mini").unwrap().max_output;
+    for fields in [
+        r#""max_completion_tokens":70"#,
+        r#""max_completion_tokens":70,"max_tokens":50"#,
+        r#""max_completion_tokens":50,"max_tokens":70"#,
+        r#""max_tokens":null"#,
+        r#""max_tokens":9000000000"#,
+    ] {
+        world.ask(3, "/v1/chat/completions", &format!("{{\"model\":\"gpt-5-mini\",{fields}}}")).await;
+    }
+    let sent = |seen: &Seen| -> (Value, Value) {
+        let body: Value = serde_json::from_str(&seen.text()).unwrap();
+        (body["max_tokens"].clone(), body["max_completion_tokens"].clone())
+    };
+    let none = Value::Null;
+    assert_eq!(
+        world.seen().iter().map(sent).collect::<Vec<_>>(),
+        [
+            (70.into(), 70.into()),
+            (50.into(), 70.into()),
+            (70.into(), 50.into()),
+            (most.into(), none.clone()),
+            (most.into(), none),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn c108_what_bytes_do_not_bound_is_reserved_as_the_whole_window() {
+    let inline = r#"{"type":"image","source":{"type":"base64","data":"aGk="}}"#;
+    let url = r#"{"image_url":{"url":"data:image/png;base64,aGk="}}"#;
+    let shot =
+        r#"{"type":"computer_call_output","output":{"type":"computer_screenshot","image_url":"data:x"}}"#;
+    for (at, path, body, tools) in [
+        (0, "/v1/messages", format!("{{\"model\":\"claude-sonnet-4-5\",\"messages\":[{inline}]}}"), false),
+        (0, "/v1/messages", "{\"model\":\"claude-sonnet-4-5\",\"messages\":[]}".to_owned(), true),
+        (1, "/v1/responses", format!("{{\"model\":\"gpt-5\",\"input\":[{shot}]}}"), false),
+        (3, "/v1/chat/completions", format!("{{\"model\":\"gpt-5-mini\",\"messages\":[{url}]}}"), false),
+        (
+            2,
+            "/v1beta/models/gemini-2.5-pro:generateContent",
+            r#"{"contents":[{"parts":[{"inlineData":{"mimeType":"image/png"}}]}]}"#.to_owned(),
+            false,
+        ),
+    ] {
+        let id = ["claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro", "gpt-5-mini"][at];
+        let price = built_in(id).unwrap();
+        let window = price.most(price.max_input, 256);
+        for (ceiling, served) in [(window, true), (Microcents(window.0 - 1), false)] {
+            let mut order = order(ceiling);
+            order.models[at].provider_tools = tools;
+            let world = World::with(order, |_| json_ok("{\"input_tokens\":\"no count\"}")).await;
+            let answer = world.ask(at, path, &body).await;
+            assert_eq!(answer.starts_with("HTTP/1.1 200 "), served, "{body}: {answer}");
+            assert!(served || answer.contains("budget_exceeded"), "{answer}");
+            assert!(!tools || served || world.seen().is_empty(), "the provider's tools cannot be counted");
+        }
+    }
+}

@@ -144,6 +144,7 @@ async fn c106_c107_c108_bodies_are_read_once_and_priced() {
         (r#"{"model":"claude-sonnet-4-5","max_tokens":1e999}"#, 400, "body_not_json"),
         (r#"{"model":"claude-sonnet-4-5","max_tokens":-1}"#, 400, "body_field"),
         (r#"{"model":"claude-sonnet-4-5","max_tokens":"9"}"#, 400, "body_field"),
+        (r#"{"model":"claude-sonnet-4-5","max_tokens":0}"#, 400, "body_field"),
         (r#"{"max_tokens":1}"#, 400, "body_field"),
         (r#"["model"]"#, 400, "body_not_json"),
         (r#"{"model":"Claude-Sonnet-4-5","max_tokens":1}"#, 403, "model_not_allowed"),
@@ -154,6 +155,14 @@ async fn c106_c107_c108_bodies_are_read_once_and_priced() {
     }
     let chat = r#"{"model":"gpt-5","n":1000000000,"max_completion_tokens":1000,"messages":[]}"#;
     refused(&world, &with_key("/v1/chat/completions", 1, chat), 403, "budget_exceeded").await;
+    for (at, path, body) in [
+        (1, "/v1/responses", r#"{"model":"gpt-5","max_output_tokens":0,"input":"x"}"#),
+        (1, "/v1/chat/completions", r#"{"model":"gpt-5","max_completion_tokens":0,"max_tokens":9}"#),
+        (3, "/v1/chat/completions", r#"{"model":"gpt-5-mini","max_tokens":0}"#),
+        (2, GENERATE, r#"{"generationConfig":{"maxOutputTokens":0}}"#),
+    ] {
+        refused(&world, &with_key(path, at, body), 400, "body_field").await;
+    }
     let other = r#"{"contents":[]}"#;
     refused(&world, &with_key("/v1beta/models/gemini-3:generateContent", 2, other), 403, "model_not_allowed")
         .await;
@@ -246,6 +255,37 @@ async fn c109_c110_c111_the_provider_is_no_way_out() {
     }
 }
 
+/// Values a provider could read as a list of one, or as the object they should be.
+const MISSHAPEN: &[(usize, &str, &str)] = &[
+    (0, "/v1/messages", r#""tools":{"type":"web_search_20250305"}"#),
+    (0, "/v1/messages", r#""tools":[[{"type":"web_search_20250305"}]]"#),
+    (1, "/v1/responses", r#""tools":{"type":"web_search"}"#),
+    (1, "/v1/chat/completions", r#""tools":"web_search""#),
+    (1, "/v1/chat/completions", r#""modalities":"audio""#),
+    (1, "/v1/chat/completions", r#""modalities":{"0":"audio"}"#),
+    (2, GENERATE, r#""tools":{"urlContext":{}}"#),
+    (2, GENERATE, r#""tools":"urlContext""#),
+    (2, GENERATE, r#""tools":[[{"urlContext":{}}]]"#),
+    (2, GENERATE, r#""generationConfig":{"responseModalities":"AUDIO"}"#),
+    (2, GENERATE, r#""generationConfig":[{"responseModalities":["AUDIO"]}]"#),
+];
+const GENERATE: &str = "/v1beta/models/gemini-2.5-pro:generateContent";
+
+#[tokio::test]
+async fn c106_c109_what_is_not_a_list_is_not_an_empty_one() {
+    let world = quiet().await;
+    for (at, path, field) in MISSHAPEN {
+        let body = match at {
+            0 => format!("{{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":9,{field}}}"),
+            1 => format!("{{\"model\":\"gpt-5\",{field}}}"),
+            _ => format!("{{{field}}}"),
+        };
+        refused(&world, &with_key(path, *at, &body), 400, "body_field").await;
+    }
+    let source = r#"{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[{"source":[{"type":"url"}]}]}"#;
+    refused(&world, &with_key("/v1/messages", 0, source), 403, "provider_egress").await;
+}
+
 #[tokio::test]
 async fn c109_the_client_s_own_tools_and_inline_pictures_pass() {
     let world = quiet().await;
@@ -256,7 +296,7 @@ async fn c109_the_client_s_own_tools_and_inline_pictures_pass() {
     let answer = world.ask(0, "/v1/messages", body).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(world.seen()[0].text(), body);
-    let mut order = order(pond_policy::model::Microcents::from_cents(1000));
+    let mut order = order(pond_policy::model::Microcents::from_cents(5000));
     order.models[0].provider_tools = true;
     let open = World::with(order, |_| json_ok(ANSWER)).await;
     let body = r#"{"model":"claude-sonnet-4-5","max_tokens":9,"tools":[{"type":"web_search_20250305"}]}"#;
