@@ -20,8 +20,10 @@ pub(crate) fn load() -> Result<Operator, Refusals> {
     }
 }
 
+/// A place that the caller cannot even look into holds no file of his.
 fn is_absent(path: &Path) -> bool {
-    path.symlink_metadata().is_err_and(|fault| fault.kind() == ErrorKind::NotFound)
+    let absent = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::PermissionDenied];
+    path.symlink_metadata().is_err_and(|fault| absent.contains(&fault.kind()))
 }
 
 fn read(path: &Path) -> Result<Operator, Refusals> {

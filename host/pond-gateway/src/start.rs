@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_policy::egress::{CidrFault, HostFault, Nat64Prefix};
-use pond_wire::gateway::{Command, Door, Doors, MAX_ORDER_BYTES, Order, Reach};
+use pond_wire::gateway::{Command, Door, Doors, MAX_ORDER_BYTES, Order};
 use thiserror::Error;
 
 use crate::broker::{Key, KeyFault};
@@ -46,10 +46,6 @@ pub(crate) enum StartFault {
     Rule(#[source] HostFault),
     #[error("the order holds a bad NAT64 prefix")]
     Nat64(#[source] CidrFault),
-    #[error("reading {RESOLV_CONF}")]
-    ResolvConf(#[source] io::Error),
-    #[error("no name server is known; name one with POND_RESOLVER")]
-    NoResolver,
     #[error("preparing the resolver")]
     Resolver(#[source] hickory_resolver::net::NetError),
     #[error("the doors are not understood")]
@@ -96,7 +92,7 @@ pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     let nat64 = order.nat64.as_deref().map(Nat64Prefix::parse).transpose().map_err(StartFault::Nat64)?;
     // In a static program the resolver's library finds its randomness through a file, so it must be made before there are
     // none.
-    let resolver = Resolver::new(&name_servers(&order)?).map_err(StartFault::Resolver)?;
+    let resolver = Resolver::new(&name_servers(&order)).map_err(StartFault::Resolver)?;
     let keys = descriptors.map(|key| Key::read(&mut File::from(key))).collect::<Result<Vec<Key>, _>>();
     let keys = keys.map_err(StartFault::Key)?;
     let models = order.broker.as_ref().map_or(0, |broker| broker.models.len());
@@ -117,23 +113,14 @@ fn read_order(descriptor: OwnedFd) -> Result<Order, StartFault> {
     serde_json::from_slice(&text).map_err(StartFault::Order)
 }
 
-/// The order's name servers, or this machine's.
-fn name_servers(order: &Order) -> Result<Vec<SocketAddr>, StartFault> {
+/// The order's name servers, or this machine's. One without any still runs jobs: every lookup fails, and says so.
+fn name_servers(order: &Order) -> Vec<SocketAddr> {
     if !order.resolvers.is_empty() {
-        return Ok(order.resolvers.clone());
+        return order.resolvers.clone();
     }
     let mut text = String::new();
-    let file = File::open(RESOLV_CONF).map_err(StartFault::ResolvConf);
-    let read = file.and_then(|file| {
-        file.take(MAX_RESOLV_CONF).read_to_string(&mut text).map_err(StartFault::ResolvConf)
-    });
-    match (read, resolve::name_servers(&text), &order.reach) {
-        // A broker that serves a fixed address needs no names, and fails by itself when it does.
-        (_, servers, Reach::BrokerOnly) => Ok(servers),
-        (Err(fault), _, _) => Err(fault),
-        (Ok(_), servers, _) if servers.is_empty() => Err(StartFault::NoResolver),
-        (Ok(_), servers, _) => Ok(servers),
-    }
+    let read = File::open(RESOLV_CONF).and_then(|file| file.take(MAX_RESOLV_CONF).read_to_string(&mut text));
+    read.map(|_| resolve::name_servers(&text)).unwrap_or_default()
 }
 
 /// Waits for the listeners: each descriptor with the door it is.

@@ -62,7 +62,11 @@ impl Gateway {
         let doors = Doors { doors: doors.iter().flat_map(|door| sides(*door)).copied().collect() };
         let text = serde_json::to_vec(&doors).map_err(|fault| GatewayFault::Order(fault.into()))?;
         let descriptors: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
-        pond_sys::socket::send(&self.control, &text, &descriptors).map_err(GatewayFault::Talk)?;
+        match pond_sys::socket::send(&self.control, &text, &descriptors) {
+            // It is gone, and has said why before it went.
+            Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other.map_err(GatewayFault::Talk)?,
+        }
         let until = Instant::now() + PATIENCE;
         loop {
             match self.next(until)? {
