@@ -4,7 +4,7 @@
 use http::{HeaderValue, Request};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use pond_policy::model::{Api, Price};
+use pond_policy::model::{Api, Microcents, Price, Usage};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::SemaphorePermit;
 
@@ -14,6 +14,7 @@ use super::denied::{Denied, Dialect};
 use super::headers::to_upstream;
 use super::inspect::{Inspected, OutputLimit, inspect};
 use super::ledger::{Exhausted, Reservation};
+use super::record::Record;
 use super::route::{Call, Route, route};
 use super::served::Served;
 use crate::http::{Framing, RequestHead, Version, framing, read_body};
@@ -185,7 +186,7 @@ impl Broker {
                 return Err(Denied::over_budget(exhausted));
             }
             Err(exhausted) => {
-                let counted = count(served, route.call, &inspected, &admitted.request).await;
+                let counted = self.counted(&inspected, admitted).await;
                 let input =
                     counted.filter(|input| *input < bound).ok_or_else(|| Denied::over_budget(exhausted))?;
                 self.reserve(&inspected, &price, input).map_err(Denied::over_budget)?
@@ -195,6 +196,21 @@ impl Broker {
         admitted.bill = Some(Bill { reservation, price, hides_output: inspected.hides_output });
         *admitted.request.body_mut() = Full::new(Bytes::from(inspected.limited(limit)));
         Ok(())
+    }
+
+    /// The size of the prompt by the provider's own count. The question is told like every other request that is sent.
+    async fn counted(&self, inspected: &Inspected, admitted: &Admitted<'_>) -> Option<u64> {
+        let counted = count(admitted.served, admitted.call, inspected, &admitted.request).await?;
+        self.tell(&Record {
+            model: Some(admitted.served.name.clone()),
+            call: Some(Call::Count),
+            status: counted.status,
+            outcome: counted.outcome,
+            usage: Usage::default(),
+            cost: Microcents(0),
+            estimated: false,
+        });
+        counted.tokens
     }
 
     /// Sets aside the most the request can cost; where the client left the length open, as much of it as is affordable.

@@ -2,6 +2,7 @@
 //! too large; near the ceiling that would refuse calls which fit, so there the provider's own free count decides.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use http::Request;
 use http_body_util::{BodyExt, Full, Limited};
@@ -10,9 +11,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::inspect::Inspected;
+use super::record::Outcome;
 use super::route::Call;
 use super::served::Served;
+use super::upstream::SendFault;
 
+/// A count is made at once or not at all; the client waits for it.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 const MOST_ANSWER: usize = 64 << 10;
 /// Counts are called estimates: a twentieth and a little on top.
 const MARGIN: u64 = 500;
@@ -20,28 +25,49 @@ const MARGIN: u64 = 500;
 const ANTHROPIC: [&str; 6] = ["model", "messages", "system", "tools", "tool_choice", "thinking"];
 const RESPONSES: [&str; 7] = ["model", "input", "instructions", "tools", "tool_choice", "text", "reasoning"];
 
-/// The tokens of a prompt as its provider counts them, with a margin; none where it cannot be asked or did not say.
+/// How a question ended.
+pub(super) struct Counted {
+    pub(super) status: u16,
+    pub(super) outcome: Outcome,
+    /// The tokens with a margin, where the provider said how many.
+    pub(super) tokens: Option<u64>,
+}
+
+/// Asks how many tokens a prompt has; none where there is no way to ask.
 /// `request` is the call itself: the count goes to the same place with the same headers.
 pub(super) async fn count(
     served: &Served,
     call: Call,
     inspected: &Inspected,
     request: &Request<Full<Bytes>>,
-) -> Option<u64> {
+) -> Option<Counted> {
     let (target, body) = question(call, inspected, request.uri().path())?;
     let mut asked = Request::new(Full::new(Bytes::from(body)));
     *asked.method_mut() = http::Method::POST;
     *asked.uri_mut() = target.parse().ok()?;
     *asked.headers_mut() = request.headers().clone();
-    let (response, lease) = served.upstream.send(asked).await.ok()?;
-    if response.status() != http::StatusCode::OK {
-        return None;
+    let failed = |status, code| Counted { status, outcome: Outcome::Failed(code), tokens: None };
+    Some(match tokio::time::timeout(ANSWER_TIME, ask(served, asked)).await {
+        Err(_) => failed(504, "upstream_late"),
+        Ok(Err(fault)) => failed(fault.status(), fault.code()),
+        Ok(Ok((status, tokens))) => Counted { status, outcome: Outcome::Served, tokens },
+    })
+}
+
+async fn ask(served: &Served, asked: Request<Full<Bytes>>) -> Result<(u16, Option<u64>), SendFault> {
+    let (response, lease) = served.upstream.send(asked).await?;
+    let status = response.status();
+    if status != http::StatusCode::OK {
+        return Ok((status.as_u16(), None));
     }
-    let answer = Limited::new(response.into_body(), MOST_ANSWER).collect().await.ok()?.to_bytes();
+    let Ok(answer) = Limited::new(response.into_body(), MOST_ANSWER).collect().await else {
+        return Ok((status.as_u16(), None));
+    };
     lease.done();
-    let answer: Value = serde_json::from_slice(&answer).ok()?;
-    let tokens = answer["input_tokens"].as_u64().or_else(|| answer["totalTokens"].as_u64())?;
-    Some(tokens.saturating_add(tokens / 20).saturating_add(MARGIN))
+    let answer: Value = serde_json::from_slice(&answer.to_bytes()).unwrap_or_default();
+    let tokens = answer["input_tokens"].as_u64().or_else(|| answer["totalTokens"].as_u64());
+    let with_margin = |tokens: u64| tokens.saturating_add(tokens / 20).saturating_add(MARGIN);
+    Ok((status.as_u16(), tokens.map(with_margin)))
 }
 
 /// Where the count is asked for, and with which parts of the body.
@@ -64,7 +90,7 @@ fn question(call: Call, inspected: &Inspected, path: &str) -> Option<(String, St
             );
             Some((format!("{model}:countTokens"), body))
         }
-        Call::Chat | Call::CountMessages | Call::CountGenerate | Call::Models => None,
+        Call::Chat | Call::CountMessages | Call::CountGenerate | Call::Models | Call::Count => None,
     }
 }
 

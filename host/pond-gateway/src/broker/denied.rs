@@ -105,10 +105,14 @@ pub(super) enum Dialect {
 impl Dialect {
     pub(super) const fn of_call(call: Call, api: Api) -> Self {
         match (call, api) {
-            (Call::Messages | Call::CountMessages, _) | (Call::Models, Api::Anthropic) => Self::Anthropic,
+            (Call::Messages | Call::CountMessages, _) | (Call::Models | Call::Count, Api::Anthropic) => {
+                Self::Anthropic
+            }
             (Call::Responses, _) => Self::Responses,
-            (Call::Chat, _) | (Call::Models, Api::Openai | Api::OpenaiChat) => Self::Chat,
-            (Call::Generate { .. } | Call::CountGenerate, _) | (Call::Models, Api::Gemini) => Self::Gemini,
+            (Call::Chat, _) | (Call::Models | Call::Count, Api::Openai | Api::OpenaiChat) => Self::Chat,
+            (Call::Generate { .. } | Call::CountGenerate, _) | (Call::Models | Call::Count, Api::Gemini) => {
+                Self::Gemini
+            }
         }
     }
 

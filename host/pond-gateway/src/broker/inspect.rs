@@ -105,7 +105,7 @@ pub fn inspect(
         Call::Responses => rules::responses(&tree, provider_tools)?,
         Call::Chat => rules::chat(&tree, api, provider_tools)?,
         Call::Generate { .. } | Call::CountGenerate => rules::gemini(&tree, route, provider_tools)?,
-        Call::Models => return Err(InspectFault::NotObject),
+        Call::Models | Call::Count => return Err(InspectFault::NotObject),
     };
     let holds_media = holds_media(&tree);
     drop(tree);
@@ -127,7 +127,8 @@ pub fn inspect(
                 | Call::Responses
                 | Call::Generate { .. }
                 | Call::CountGenerate
-                | Call::Models,
+                | Call::Models
+                | Call::Count,
                 _,
             ) => OlderLimit::AsGiven,
         },

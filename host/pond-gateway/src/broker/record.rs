@@ -34,7 +34,7 @@ pub struct Record {
     pub estimated: bool,
 }
 
-/// Called once per request, in order of their ends.
+/// Called once for each request, a client's or the broker's own, in order of their ends.
 pub type Report = Arc<dyn Fn(&Record) + Send + Sync>;
 
 impl Record {

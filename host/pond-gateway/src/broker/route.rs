@@ -11,9 +11,13 @@ pub enum Call {
     CountMessages,
     Responses,
     Chat,
-    Generate { stream: bool },
+    Generate {
+        stream: bool,
+    },
     CountGenerate,
     Models,
+    /// The broker's own question about the size of a prompt; no client's request is one.
+    Count,
 }
 
 /// A request line that is on the list.
@@ -68,6 +72,7 @@ impl Call {
             Self::Generate { .. } => "generate_content",
             Self::CountGenerate => "count_tokens_generate",
             Self::Models => "models",
+            Self::Count => "count",
         }
     }
 
@@ -75,7 +80,7 @@ impl Call {
     pub const fn is_billed(self) -> bool {
         match self {
             Self::Messages | Self::Responses | Self::Chat | Self::Generate { .. } => true,
-            Self::CountMessages | Self::CountGenerate | Self::Models => false,
+            Self::CountMessages | Self::CountGenerate | Self::Models | Self::Count => false,
         }
     }
 

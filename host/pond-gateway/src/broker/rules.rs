@@ -119,6 +119,10 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
     if places.flat_map(Json::entries).any(snake) {
         return Err(InspectFault::Field("a field spelled with underscores"));
     }
+    // The path names the model; a second one would be in the question about the prompt's size twice.
+    if has_key(tree, "model") {
+        return Err(InspectFault::Field("model"));
+    }
     refuse_any(tree, &["cachedContent"], InspectFault::Stored)?;
     if route.call == Call::CountGenerate && tree.get("generateContentRequest").is_some() {
         return Err(InspectFault::Field("generateContentRequest"));

@@ -13,7 +13,6 @@ use super::denied::{Denied, Dialect};
 use super::meter::{Meter, Reading};
 use super::record::{Outcome, Record};
 use super::relay::{Relay, client_left, is_encoded, shape};
-use super::upstream::SendFault;
 use crate::http::{Refusal, await_byte, read_head, refuse};
 
 /// A connection without a request is given up after this.
@@ -95,8 +94,9 @@ impl Broker {
         let (response, lease) = match sent {
             Ok(sent) => sent,
             Err(fault) => {
+                let denied = Denied::new(fault.status(), fault.code(), &fault);
                 let reading = if fault.may_be_billed() { None } else { Some(free()) };
-                return self.fail(stream, admitted, &denied_by(&fault), reading).await;
+                return self.fail(stream, admitted, &denied, reading).await;
             }
         };
         if response.status().is_redirection() || response.status().is_informational() {
@@ -143,7 +143,7 @@ impl Broker {
         });
     }
 
-    fn tell(&self, record: &Record) {
+    pub(super) fn tell(&self, record: &Record) {
         (self.report)(record);
     }
 }
@@ -203,16 +203,6 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
 fn free() -> Reading {
     let usage = Usage::default();
     Reading { usage, saw_input: true, saw_output: true, complete: true, ..Reading::default() }
-}
-
-fn denied_by(fault: &SendFault) -> Denied {
-    let code = match fault {
-        SendFault::Dial(_) => "upstream_unreachable",
-        SendFault::Tls(_) => "upstream_tls",
-        SendFault::NotSent(_) | SendFault::Broken(_) => "upstream_broken",
-        SendFault::Late => "upstream_late",
-    };
-    Denied::new(fault.status(), code, fault)
 }
 
 /// A client that does not take its refusal has lost nothing.

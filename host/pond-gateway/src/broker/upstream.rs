@@ -76,6 +76,15 @@ impl SendFault {
         }
     }
 
+    pub(super) const fn code(&self) -> &'static str {
+        match self {
+            Self::Dial(_) => "upstream_unreachable",
+            Self::Tls(_) => "upstream_tls",
+            Self::NotSent(_) | Self::Broken(_) => "upstream_broken",
+            Self::Late => "upstream_late",
+        }
+    }
+
     pub(super) const fn status(&self) -> u16 {
         match self {
             Self::Late | Self::Dial(DialFault::Late) => 504,

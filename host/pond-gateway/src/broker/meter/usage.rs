@@ -16,7 +16,7 @@ pub(super) fn read_document(call: Call, document: &Value, reading: &mut Reading)
         Call::Responses => openai(&document["usage"], ["input_tokens", "output_tokens"], reading),
         Call::Chat => openai(&document["usage"], ["prompt_tokens", "completion_tokens"], reading),
         Call::Generate { .. } => gemini(&document["usageMetadata"], reading),
-        Call::CountMessages | Call::CountGenerate | Call::Models => {}
+        Call::CountMessages | Call::CountGenerate | Call::Models | Call::Count => {}
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn read_event(call: Call, event: &Value, reading: &mut Reading) {
             // A prompt that was refused has no candidate to finish.
             reading.complete |= event["promptFeedback"]["blockReason"].is_string();
         }
-        Call::CountMessages | Call::CountGenerate | Call::Models => {}
+        Call::CountMessages | Call::CountGenerate | Call::Models | Call::Count => {}
     }
 }
 

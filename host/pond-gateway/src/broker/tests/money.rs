@@ -6,7 +6,7 @@ use pond_policy::model::{Microcents, built_in};
 use serde_json::Value;
 
 use super::world::*;
-use crate::broker::Outcome;
+use crate::broker::{Call, Outcome};
 
 const BODY: &str = r#"{"model":"claude-sonnet-4-5","max_tokens":1000,"messages":[]}"#;
 
@@ -123,7 +123,7 @@ async fn c132_free_calls_are_limited() {
 }
 
 #[tokio::test]
-async fn near_the_ceiling_the_provider_s_own_count_decides() {
+async fn c132_near_the_ceiling_the_provider_s_own_count_decides_and_is_told() {
     let price = built_in("claude-sonnet-4-5").unwrap();
     let text = "word ".repeat(20_000);
     let body = format!("{{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":10,\"messages\":[\"{text}\"]}}");
@@ -144,6 +144,10 @@ async fn near_the_ceiling_the_provider_s_own_count_decides() {
         assert!(standing.spent <= ceiling && standing.reserved.0 == 0, "{standing:?}");
         assert_eq!(world.seen().len(), 1 + usize::from(served));
         assert_eq!(world.seen()[0].header("x-api-key"), [KEYS[0]]);
+        let told = &world.records()[0];
+        let (call, model) = (Some(Call::Count), Some("anthropic"));
+        assert_eq!((told.call, told.model.as_deref(), told.status), (call, model, 200));
+        assert_eq!((told.outcome, told.cost, world.records().len()), (Outcome::Served, Microcents(0), 2));
     }
 }
 
@@ -208,4 +212,27 @@ async fn c108_what_bytes_do_not_bound_is_reserved_as_the_whole_window() {
             assert!(!tools || served || world.seen().is_empty(), "the provider's tools cannot be counted");
         }
     }
+}
+
+#[tokio::test]
+async fn c132_a_count_that_does_not_come_is_given_up_and_told() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let body =
+        format!("{{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":10,\"x\":\"{}\"}}", "x".repeat(90_000));
+    let world = Arc::new(World::with(order(price.most(40_000, 10)), |_| Reply::Hold(vec![])).await);
+    let asking = Arc::clone(&world);
+    let ask = tokio::spawn(async move { asking.ask(0, "/v1/messages", &body).await });
+    while world.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // From here the clock moves only to the next deadline that something waits for.
+    tokio::time::pause();
+    let asked = tokio::time::Instant::now();
+    let answer = ask.await.unwrap();
+    assert!(asked.elapsed() <= std::time::Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    let told: Vec<_> = world.records().iter().map(|told| (told.call, told.status, told.outcome)).collect();
+    let refused = Outcome::Refused("budget_exceeded");
+    let late = Outcome::Failed("upstream_late");
+    assert_eq!(told, [(Some(Call::Count), 504, late), (Some(Call::Messages), 403, refused)]);
 }

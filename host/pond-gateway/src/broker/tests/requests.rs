@@ -263,6 +263,8 @@ const MISSHAPEN: &[(usize, &str, &str)] = &[
     (1, "/v1/chat/completions", r#""tools":"web_search""#),
     (1, "/v1/chat/completions", r#""modalities":"audio""#),
     (1, "/v1/chat/completions", r#""modalities":{"0":"audio"}"#),
+    (2, GENERATE, r#""model":"models/gemini-2.5-pro""#),
+    (2, GENERATE, r#""model":null"#),
     (2, GENERATE, r#""tools":{"urlContext":{}}"#),
     (2, GENERATE, r#""tools":"urlContext""#),
     (2, GENERATE, r#""tools":[[{"urlContext":{}}]]"#),
