@@ -92,22 +92,22 @@ impl Ledger {
         self.tell(Event::Closed(tunnel)).await
     }
 
-    /// Records a request to a model; never waits. One that finds no place in the queue is still in the sums.
+    /// Records a request to a model; never waits. One that finds no place in the queue is still in the
+    /// sums: a refusal among the refusals, a call that may be billed on its own.
     pub(crate) fn model(&self, call: ModelCall) {
         let mut book = self.book();
         book.totals.model_calls += 1;
         book.totals.spent_microcents = book.totals.spent_microcents.saturating_add(call.cost_microcents);
-        let told = match call.outcome {
+        match call.outcome {
             ModelOutcome::Refused(_) => {
                 book.totals.model_refusals += 1;
-                book.take_token() && self.queue.try_send(Event::Model(call)).is_ok()
+                let told = book.take_token() && self.queue.try_send(Event::Model(call)).is_ok();
+                book.untold_refusals += u64::from(!told);
             }
             ModelOutcome::Served | ModelOutcome::Failed(_) | ModelOutcome::Cut | ModelOutcome::ClientLeft => {
-                self.queue.try_send(Event::Model(call)).is_ok()
+                let told = self.queue.try_send(Event::Model(call)).is_ok();
+                book.totals.model_untold += u64::from(!told);
             }
-        };
-        if !told {
-            book.untold_refusals += 1;
         }
     }
 

@@ -190,6 +190,8 @@ pub struct Totals {
     pub untold: u64,
     pub model_calls: u64,
     pub model_refusals: u64,
+    /// Calls that were sent and found no place to be told one by one; their cost is in the sum.
+    pub model_untold: u64,
     /// What the models cost, in millionths of a cent.
     pub spent_microcents: u64,
 }

@@ -51,6 +51,33 @@ fn c88_refusals_never_wait_and_what_is_not_told_is_counted() {
 }
 
 #[test]
+fn c88_c128_a_billed_call_without_a_place_in_the_queue_is_no_refusal() {
+    let call = |outcome| ModelCall {
+        job: "job-1".into(),
+        model: Some("claude".into()),
+        call: Some("messages".into()),
+        status: 200,
+        outcome,
+        input_tokens: 1,
+        cached_tokens: 0,
+        output_tokens: 1,
+        cost_microcents: 7,
+        estimated: false,
+    };
+    let (ledger, _events) = ledger(1);
+    for outcome in [ModelOutcome::Served, ModelOutcome::Cut, ModelOutcome::ClientLeft] {
+        ledger.model(call(outcome));
+    }
+    assert_eq!(ledger.take_flood(), None);
+    ledger.model(ModelCall { cost_microcents: 0, ..call(ModelOutcome::Refused("unknown_key".into())) });
+    assert_eq!(ledger.take_flood(), Some(Event::Flood { refusals: 1 }));
+    let (model_calls, model_refusals, model_untold) = (4, 1, 2);
+    let totals =
+        Totals { model_calls, model_refusals, model_untold, spent_microcents: 21, ..Totals::default() };
+    assert_eq!(ledger.summary(), [Event::Summary(totals)]);
+}
+
+#[test]
 fn c88_the_log_grows_by_a_burst_and_then_by_time_alone() {
     let (ledger, mut events) = ledger(10_000);
     for number in 0..5_000 {
