@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -66,6 +67,7 @@ pub(super) struct WayOut {
 pub(super) struct Watched {
     gateway: Arc<Gateway>,
     heard: Receiver<anyhow::Result<Traffic>>,
+    listener: Option<JoinHandle<()>>,
 }
 
 /// What decides where a run may go.
@@ -202,12 +204,12 @@ impl WayOut {
         let gateway = Arc::new(self.gateway);
         let talks = Arc::clone(&gateway);
         let (told, heard) = sync_channel(1);
-        std::thread::Builder::new()
+        let listener = std::thread::Builder::new()
             .name("gateway".to_owned())
             // Nobody may be there to hear it any more.
             .spawn(move || drop(told.send(listen(&talks, record))))
             .context("starting the listener of the gateway")?;
-        Ok(Watched { gateway, heard })
+        Ok(Watched { gateway, heard, listener: Some(listener) })
     }
 }
 
@@ -227,8 +229,10 @@ impl Watched {
 }
 
 impl Drop for Watched {
+    /// Whoever lets go of the gateway last waits until it is gone; that must be us, and not a thread that nobody waits for.
     fn drop(&mut self) {
         self.gateway.kill();
+        if let Some(Err(_panicked)) = self.listener.take().map(JoinHandle::join) {}
     }
 }
 

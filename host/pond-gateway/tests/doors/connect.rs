@@ -197,6 +197,8 @@ fn c21_a_client_that_leaves_before_the_verdict_causes_no_dial() {
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(rest(&mut client), b"");
     assert!(!server.was_reached());
+    // Its name may have been looked up, so it is in the record.
+    assert!(matches!(gate.event(), Event::Refused(refused) if refused.code == "client_left"));
     // The slot is free and the gateway well.
     drop(gate.tunnel("c21.com", &server));
 }
