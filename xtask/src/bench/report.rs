@@ -96,8 +96,9 @@ pub(super) fn cells(row: &Row) -> String {
 fn launch(rows: &[Row]) -> String {
     let against = [peers::BUBBLEWRAP, peers::RUNC, peers::DOCKER].map(|name| find(rows, name));
     let mut text = "## Launch to exit of `true`\n\n![p50 and p95 of each contender](native.svg)\n\n\
-        Times in milliseconds; the last three columns are p50 over the p50 of that contender. pond runs its whole default \
-        policy (control groups, overlay on a capped disk, Landlock, seccomp, collection in `pond run`); bubblewrap has the \
+        Times in milliseconds; the last three columns are p50 over the p50 of that contender. pond runs its whole \
+        policy (control groups, overlay on a capped disk, Landlock, seccomp, collection in `pond run`), without a network \
+        like its peers (`untrusted-code-test` running `echo`), except where a gateway is named; bubblewrap has the \
         same namespaces and none of that, crun and runc also limits, docker also its filter.\n\n\
         | contender | n | min | p50 | p95 | p99 | ÷ bubblewrap | ÷ runc | ÷ docker |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
         .to_owned();
