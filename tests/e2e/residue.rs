@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{Traces, World};
+use crate::support::{Traces, World, first_line};
 
 #[test]
 fn nothing_is_left_after_any_ending() {
@@ -29,10 +29,7 @@ fn a_killed_pond_takes_its_job_along_and_the_next_start_sweeps() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
-        .unwrap();
-    assert_eq!(line, "started\n");
+    assert_eq!(first_line(&mut child), "started\n");
     // While it runs there is something to find, or the counting finds nothing ever.
     let during = Traces::of(&world, &BTreeSet::new());
     child.kill().unwrap();

@@ -165,3 +165,11 @@ pub(crate) fn names(directory: &Path) -> BTreeSet<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return BTreeSet::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
+
+/// What a job says first, which it can only do once it runs.
+pub(crate) fn first_line(child: &mut std::process::Child) -> String {
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    line
+}

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bad_input::shared_pond;
 use crate::residue::{tasks, wait_until};
 use crate::shortage::refused;
-use crate::support::{Done, Traces, World, names};
+use crate::support::{Done, Traces, World, first_line, names};
 use crate::tmux::Tmux;
 
 /// An id that no account has, with a project, a state directory and control groups of its own; the groups go with the value.
@@ -184,10 +184,7 @@ fn a_killed_pond_of_a_user_takes_its_job_along_and_the_next_start_sweeps() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
-        .unwrap();
-    assert_eq!(line, "started\n");
+    assert_eq!(first_line(&mut child), "started\n");
     let during = Traces::of(world, &BTreeSet::new());
     child.kill().unwrap();
     child.wait().unwrap();

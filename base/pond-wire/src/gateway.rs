@@ -30,8 +30,6 @@ pub mod doors {
     pub const BROKER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8377);
     pub const DNS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53);
     pub const TLS: SocketAddrV4 = SocketAddrV4::new(FRONT, 443);
-    /// The block synthetic addresses come from, a `local` route on the job's loopback: the first address and the length.
-    pub const SYNTHETIC: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

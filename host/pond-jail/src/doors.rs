@@ -7,7 +7,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_wire::gateway::doors::{BROKER, DNS, PROXY, SYNTHETIC};
+use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
 use pond_wire::jail::{Door, Report, Step};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -27,10 +27,6 @@ pub(crate) fn open(doors: &[Door], report: BorrowedFd<'_>) -> Result<(), Failure
     if doors.is_empty() {
         return Ok(());
     }
-    let socket = socket(SocketType::DGRAM).at(Step::Doors)?;
-    let (block, length) = SYNTHETIC;
-    let mask = Ipv4Addr::from_bits(!(u32::MAX >> length));
-    pond_sys::net::loopback_block(&socket, block, mask).at(Step::Doors)?;
     let mut listeners = Vec::new();
     for door in doors {
         match door {
