@@ -185,6 +185,8 @@ pub(crate) struct Unconfined {
 pub(crate) enum Shelter {
     None,
     Mounts,
+    /// The directories it may fill are in memory and end with it: what a bomb does to a busy disk takes minutes to go away.
+    Storage,
     Network,
 }
 
@@ -196,6 +198,7 @@ pub(crate) struct Power {
 
 pub(crate) const OPEN: Unconfined = Unconfined { shelter: Shelter::None, needs: None, excuses: &[] };
 pub(crate) const IN_OWN_MOUNTS: Unconfined = Unconfined { shelter: Shelter::Mounts, ..OPEN };
+pub(crate) const IN_OWN_STORAGE: Unconfined = Unconfined { shelter: Shelter::Storage, ..OPEN };
 pub(crate) const IN_OWN_NETWORK: Unconfined = Unconfined { shelter: Shelter::Network, ..OPEN };
 
 pub(crate) const fn denied(name: &'static str, attempt: fn(&Scene) -> io::Result<()>) -> Probe {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use pond_sys::attempt::{Kind, Trial, isolated, unshare, unshare_user_as_root};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use serde::{Deserialize, Serialize};
 
 use super::accomplice::{self, Accomplice};
@@ -17,6 +18,7 @@ use super::scene::{Place, Scene};
 
 /// The name this program is started under; `main` looks at it before anything else.
 pub(crate) const NAME: &str = "pond-probe";
+const NODEV: MountFlags = MountFlags::NODEV;
 /// Waits for the end of its input: a process of the host for others to find.
 pub(crate) const BYSTANDER: &str = "--bystander";
 
@@ -81,7 +83,7 @@ fn attempts(scene: &str, selected: &[String]) -> io::Result<()> {
 fn attempt(probe: &Probe, scene: &Scene) -> io::Result<Outcome> {
     let trial = isolated(Stage::PATIENCE, || {
         if let (Place::Outside, Control::Attempt(unconfined)) = (scene.place, probe.control) {
-            enter(unconfined.shelter)?;
+            enter(unconfined.shelter, scene)?;
         }
         (probe.attempt)(scene)
     })?;
@@ -95,10 +97,10 @@ fn attempt(probe: &Probe, scene: &Scene) -> io::Result<Outcome> {
 }
 
 /// Namespaces of its own, with a user namespace where an ordinary user needs one to get them.
-fn enter(shelter: Shelter) -> io::Result<()> {
+fn enter(shelter: Shelter, scene: &Scene) -> io::Result<()> {
     let kind = match shelter {
         Shelter::None => return Ok(()),
-        Shelter::Mounts => Kind::Mount,
+        Shelter::Mounts | Shelter::Storage => Kind::Mount,
         Shelter::Network => Kind::Net,
     };
     if let Err(fault) = unshare(&[kind]) {
@@ -113,13 +115,18 @@ fn enter(shelter: Shelter) -> io::Result<()> {
         }
     }
     match shelter {
-        Shelter::Mounts => {
-            let private =
-                rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
-            Ok(rustix::mount::mount_change("/", private)?)
+        Shelter::Mounts => keep_mounts_private(),
+        Shelter::Storage => {
+            keep_mounts_private()?;
+            let places = [&scene.workspace, &scene.temporary, &scene.shared_memory, &scene.home];
+            places.into_iter().try_for_each(|place| Ok(mount("none", place, "tmpfs", NODEV, c"nr_inodes=0")?))
         }
         Shelter::None | Shelter::Network => Ok(()),
     }
+}
+
+fn keep_mounts_private() -> io::Result<()> {
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
 /// What is open beyond the standard streams, as this process found it. The listing's own descriptor is not.

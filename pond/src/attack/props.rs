@@ -152,9 +152,12 @@ impl Directory {
         sweep()?;
         let path = Path::new(PLACE).join(format!("{PREFIX}{}", random_word()?));
         std::fs::DirBuilder::new().mode(0o755).create(&path)?;
-        let lock = File::create_new(path.join(LOCK));
+        let unlocked = path.join("new-lock");
+        let lock = File::create_new(&unlocked);
         let directory = Self { path, lock: lock? };
         flock(&directory.lock, FlockOperation::NonBlockingLockExclusive)?;
+        // Under its name it is locked from the first: another attack's sweep takes a free lock for one that was killed.
+        std::fs::rename(unlocked, directory.path.join(LOCK))?;
         std::fs::create_dir_all(directory.path.join("checkout/planted"))?;
         Ok(directory)
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit};
 
-use crate::attack::case::{Case, Evidence, Expect, Probe, Room, Stage, capped, denied};
+use crate::attack::case::{Case, Evidence, Expect, IN_OWN_STORAGE, Probe, Room, Stage, capped, denied};
 use crate::attack::scene::Scene;
 
 const LITTLE: Stage = Stage { limits: &[("memory", "64m")], evidence: Evidence::OutOfMemory, ..Stage::PLAIN };
@@ -60,7 +60,11 @@ pub(super) const CASES: &[Case] = &[
             shared("timers", |_| attempt::make_timers(8192)).excused(OWN_LIMIT),
         ],
     },
-    Case { id: "E25", what: "thrashing the page cache", probes: &[capped("page cache", thrash, WITHIN)] },
+    Case {
+        id: "E25",
+        what: "thrashing the page cache",
+        probes: &[capped("page cache", thrash, WITHIN).control(IN_OWN_STORAGE)],
+    },
     Case { id: "E27", what: "names that do not exist", probes: &[capped("lookups", look_up, WITHIN)] },
 ];
 

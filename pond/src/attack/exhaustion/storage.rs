@@ -6,11 +6,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use pond_worker::collect::Reason;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, XattrFlags};
+use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
-use rustix::mount::MountFlags;
 
-use crate::attack::case::{Case, Evidence, IN_OWN_MOUNTS, Probe, Stage, capped, denied};
+use crate::attack::case::{Case, Evidence, IN_OWN_STORAGE, Probe, Stage, capped, denied};
 use crate::attack::scene::Scene;
 
 /// The profile with the smallest disk that is writable.
@@ -31,22 +30,20 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "E09",
         what: "filling /tmp",
-        probes: &[capped("write", |scene| write_mib(&scene.temporary, 12), SMALL_TMP).excused(HOST_IS_FULL)],
+        probes: &[bomb("write", |scene| write_mib(&scene.temporary, 12), SMALL_TMP)],
     },
     Case {
         id: "E10",
         what: "filling /dev/shm",
-        probes: &[
-            capped("write", |scene| write_mib(&scene.shared_memory, 80), Stage::PLAIN).excused(HOST_IS_FULL)
-        ],
+        probes: &[bomb("write", |scene| write_mib(&scene.shared_memory, 80), Stage::PLAIN)],
     },
     Case {
         id: "E11",
         what: "an inode bomb",
         probes: &[
-            bomb("/tmp", |scene| make_files(scene, &scene.temporary, 3_000), SMALL_TMP),
-            bomb("/dev/shm", |scene| make_files(scene, &scene.shared_memory, 18_000), Stage::PLAIN),
-            bomb("disk", |scene| make_files(scene, &scene.home, 101_000), FEW_INODES),
+            bomb("/tmp", |scene| make_files(&scene.temporary, 3_000), SMALL_TMP),
+            bomb("/dev/shm", |scene| make_files(&scene.shared_memory, 18_000), Stage::PLAIN),
+            bomb("disk", |scene| make_files(&scene.home, 101_000), FEW_INODES),
         ],
     },
     Case {
@@ -62,7 +59,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "E14",
         what: "a directory 4,000 levels deep, with long names, for the collector to walk",
-        probes: &[capped(
+        probes: &[bomb(
             "nest",
             nest,
             Stage {
@@ -80,10 +77,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "E15",
         what: "stuffing attributes",
-        probes: &[capped("user attributes", stuff_attributes, SMALL_TMP).excused(&[
-            (Errno::OPNOTSUPP, "the temporary directory's filesystem has no user attributes"),
-            (Errno::NOSPC, "the host's own disk has no room for the control"),
-        ])],
+        probes: &[bomb("user attributes", stuff_attributes, SMALL_TMP)
+            .excused(&[(Errno::OPNOTSUPP, "the memory filesystem of this kernel has no user attributes")])],
     },
 ];
 
@@ -115,17 +110,12 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 const fn bomb(name: &'static str, attempt: fn(&Scene) -> io::Result<()>, stage: Stage) -> Probe {
-    capped(name, attempt, stage).control(IN_OWN_MOUNTS)
+    capped(name, attempt, stage).control(IN_OWN_STORAGE)
 }
 
-/// Outside, on a filesystem without a limit that ends with the attempt: a disk that has just lost many files looks at
-/// each of them before it makes another, which turns a bomb into minutes of nothing but that.
-fn make_files(scene: &Scene, place: &Path, count: u32) -> io::Result<()> {
+fn make_files(place: &Path, count: u32) -> io::Result<()> {
     let path = place.join("many");
     std::fs::create_dir(&path)?;
-    if !scene.is_inside() {
-        rustix::mount::mount("none", &path, "tmpfs", MountFlags::NODEV, c"nr_inodes=0")?;
-    }
     let directory = File::open(&path)?;
     Ok((0..count).try_for_each(|number| {
         let mode = Mode::from_raw_mode(0o600);
@@ -149,7 +139,7 @@ fn sparse(scene: &Scene) -> io::Result<()> {
     result
 }
 
-/// Walks down by descriptor, because no path is long enough, and back up to remove what stands outside.
+/// Walks down by descriptor, because no path is long enough.
 fn nest(scene: &Scene) -> io::Result<()> {
     const LEVELS: usize = 4_000;
     let name = "n".repeat(200);
@@ -162,14 +152,6 @@ fn nest(scene: &Scene) -> io::Result<()> {
         rustix::fs::mkdirat(&at, &name, mode)?;
         at = open(&at, &name)?;
         rustix::fs::mknodat(&at, "leaf", FileType::RegularFile, mode, 0)?;
-    }
-    if scene.is_inside() {
-        return Ok(());
-    }
-    for _ in 0..LEVELS {
-        rustix::fs::unlinkat(&at, "leaf", AtFlags::empty())?;
-        at = open(&at, "..")?;
-        rustix::fs::unlinkat(&at, &name, AtFlags::REMOVEDIR)?;
     }
     Ok(())
 }
