@@ -108,6 +108,21 @@ fn a_job_of_a_user_is_confined_and_its_changes_become_a_patch() {
     assert_eq!(std::fs::metadata(world.project().join("made")).unwrap().uid(), visitor.uid);
 }
 
+/// The program is the user's own, as one installed into a home directory is: only its mount keeps a job from writing it.
+#[test]
+fn the_catalogue_holds_for_a_user() {
+    let visitor = Visitor::invite();
+    chown(&visitor.pond, Some(visitor.uid), Some(visitor.uid)).unwrap();
+    let done = visitor.run(&["attack", "--json"]);
+    let report: Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
+    let (probes, failed) = (report["probes"].as_array().unwrap(), ["breached", "broken"]);
+    let failed = probes.iter().filter(|probe| failed.iter().any(|kind| probe["verdict"]["kind"] == *kind));
+    assert_eq!(failed.collect::<Vec<_>>(), Vec::<&Value>::new());
+    assert_eq!((&report["canaries"], done.code), (&json!([]), 0));
+    assert!(report["held"].as_u64().unwrap() > 120, "{report:#}");
+}
+
 #[test]
 fn without_a_delegated_group_a_user_is_told_how_to_get_one() {
     let visitor = Visitor::invite();

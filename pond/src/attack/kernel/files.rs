@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use pond_sys::attempt;
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
@@ -99,18 +99,17 @@ fn open_any_setting() -> io::Result<()> {
     result
 }
 
-/// A running program is always busy; that answer comes after the permission to write it.
+/// Asked, not opened: a program that runs is busy before anybody looks whether its mount may be written at all.
 fn write_own_executable() -> io::Result<()> {
-    match File::options().write(true).open("/proc/self/exe") {
+    Ok(rustix::fs::access("/proc/self/exe", Access::WRITE_OK)?)
+}
+
+/// Opening to truncate asks the mount first. Outside it is a copy that nobody needs; "busy" is an answer past every refusal.
+fn truncate_executable(scene: &Scene) -> io::Result<()> {
+    match File::options().write(true).truncate(true).open(&scene.executable) {
         Err(fault) if Errno::from_io_error(&fault) == Some(Errno::TXTBSY) => Ok(()),
         other => other.map(drop),
     }
-}
-
-/// To the length it has.
-fn truncate_executable(scene: &Scene) -> io::Result<()> {
-    let length = std::fs::metadata(&scene.executable)?.len();
-    File::options().write(true).open(&scene.executable)?.set_len(length)
 }
 
 fn link_executable(scene: &Scene) -> io::Result<()> {
