@@ -160,6 +160,23 @@ fn every_limit_of_a_user_ends_the_job() {
     assert_eq!(summary["exit_code"], 0, "{summary:#}");
 }
 
+/// A user's launcher has power over the job's own namespace, and that is all the internet posture needs of it.
+#[test]
+fn the_internet_of_a_user_ends_at_the_gateway() {
+    let visitor = Visitor::invite();
+    let dial = "import socket\nfor a in [('192.0.2.7', 4444), ('169.254.169.254', 80)]:\n s = socket.create_connection(a, 30)\n \
+                print(s.recv(9))";
+    let flags = ["--profile", "untrusted-code-internet"];
+    let summary = visitor.summary(&flags, &["python3", "-c", dial]);
+    assert_eq!(summary["exit_code"], 0, "{summary:#}");
+    let hosts = summary["network"]["hosts"].as_array().unwrap();
+    let told: BTreeSet<String> =
+        hosts.iter().map(|host| format!("{} {}", host["target"], host["refusals"][0]["code"])).collect();
+    let expected = [r#""169.254.169.254:80" "ip_literal""#, r#""192.0.2.7:4444" "ip_literal""#];
+    let expected: BTreeSet<String> = expected.map(str::to_owned).into();
+    assert_eq!(told, expected, "{summary:#}");
+}
+
 #[test]
 fn a_snapshot_of_a_user() {
     let visitor = Visitor::invite();

@@ -10,6 +10,7 @@ mod crowd;
 #[path = "../done.rs"]
 mod done;
 mod hello;
+mod internet;
 mod plain;
 mod rules;
 mod world;

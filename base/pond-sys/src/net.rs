@@ -1,4 +1,4 @@
-//! Network interfaces of the calling process's network namespace.
+//! What a network namespace is told through its sockets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,5 +14,22 @@ pub fn loopback_up(socket: impl AsFd) -> io::Result<()> {
         libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).map_err(|_| crate::out_of_range())?;
     // SAFETY: `request` is a live, fully initialised `ifreq` with a NUL-terminated name.
     let ret = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    crate::check(ret.into()).map(|_| ())
+}
+
+/// Lets a listener take connections that were made to any address (`IP_TRANSPARENT`). Needs power over the namespace.
+pub fn accept_for_any_address(socket: impl AsFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&on)).map_err(|_| crate::out_of_range())?;
+    // SAFETY: the kernel reads `length` bytes from `on`, which is alive and exactly that long.
+    let ret = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_IP,
+            libc::IP_TRANSPARENT,
+            (&raw const on).cast(),
+            length,
+        )
+    };
     crate::check(ret.into()).map(|_| ())
 }

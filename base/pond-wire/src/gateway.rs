@@ -30,6 +30,10 @@ pub mod doors {
     pub const BROKER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8377);
     pub const DNS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53);
     pub const TLS: SocketAddrV4 = SocketAddrV4::new(FRONT, 443);
+    /// Where every connection to an address outside loopback ends in the internet posture. No job may listen on a low port.
+    pub const ANY: SocketAddrV4 = SocketAddrV4::new(FRONT, 1);
+    /// The first of the addresses that stand for names in the internet posture, out of 198.18.0.0/15, which nobody has.
+    pub const FIRST_ALIAS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -212,6 +212,8 @@ pub enum Door {
     Dns,
     /// For clients that connect to the address a listed name resolves to.
     Front { port: u16 },
+    /// For every connection to an address outside loopback, on whichever port.
+    Any,
     /// For clients of a model.
     Broker,
 }

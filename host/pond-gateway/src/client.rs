@@ -56,6 +56,16 @@ impl Client {
         std::future::pending().await
     }
 
+    /// Waits until the client has said something; false when it left without a word.
+    pub(crate) async fn speaks(&mut self) -> bool {
+        !self.early.is_empty() || self.more().await
+    }
+
+    /// Whether what it said so far can be TLS.
+    pub(crate) fn begins_tls(&self) -> bool {
+        self.early.first() == Some(&hello::HANDSHAKE)
+    }
+
     /// Reads once; false when there is no more to come.
     async fn more(&mut self) -> bool {
         let room = MAX_EARLY.saturating_sub(self.early.len()).min(4 << 10);

@@ -1,6 +1,6 @@
 //! The job's only name server, as a pure function from a query to an answer. Trust zone: every byte is the job's.
 //!
-//! Invariants: no query ever leads to another one, so nothing leaves by asking; an answer holds the one address it was told
+//! Invariants: nothing here asks anybody else; an answer holds the one address it was told
 //! to hold or none; no record type but A carries anything. Written by hand because the whole of what we accept, one
 //! question and perhaps an EDNS record, is shorter than the policing of a general decoder would be.
 

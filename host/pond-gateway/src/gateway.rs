@@ -2,12 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pond_policy::egress::{Denial, DenialCode, Destination, HostName, Nat64Prefix};
+use pond_policy::egress::{
+    Denial, DenialCode, Destination, Host, HostName, Nat64Prefix, Permit, Pinned, Port,
+};
 use pond_wire::gateway::{Door, doors};
 use std::net::Ipv4Addr;
 use tokio::sync::watch;
 
+use crate::aliases::Aliases;
 use crate::broker::Broker;
+use crate::dial;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::relay::Pool;
@@ -22,6 +26,7 @@ pub(crate) struct Gateway {
     pub(crate) rules: watch::Sender<Arc<Stance>>,
     pub(crate) tunnels: Arc<Tunnels>,
     pub(crate) names: Names,
+    pub(crate) aliases: Aliases,
     pub(crate) resolver: Resolver,
     pub(crate) pool: Arc<Pool>,
     pub(crate) nat64: Option<Nat64Prefix>,
@@ -34,9 +39,29 @@ impl Gateway {
         Arc::clone(&self.rules.borrow())
     }
 
-    /// The address a name has inside the job, if the job may know it.
-    pub(crate) fn inside_address(&self, name: &HostName) -> Result<Ipv4Addr, Denial> {
-        self.stance().knows(name).map(|()| doors::FRONT)
+    /// The address a name has inside the job, if the job may know it. In the internet posture the name must exist as well,
+    /// and lead somewhere the job may go: its address will be all that says whom a connection is for.
+    pub(crate) async fn inside_address(&self, name: &HostName) -> Result<Ipv4Addr, Denial> {
+        let stance = self.stance();
+        stance.knows(name)?;
+        match &*stance {
+            Stance::Listed(_) | Stance::Ended => Ok(doors::FRONT),
+            Stance::Internet(_) => {
+                let https = Destination { host: Host::Name(name.clone()), port: Port::HTTPS };
+                self.pin(stance.judge(&https)?).await?;
+                Ok(self.aliases.give(name))
+            }
+        }
+    }
+
+    /// Exactly one lookup, and a judgement of everything it found.
+    pub(crate) async fn pin(&self, permit: Permit) -> Result<Pinned, Denial> {
+        let addresses = self.resolver.lookup(&permit).await?;
+        let target = format!("{}:{}", permit.host(), permit.port());
+        let own = dial::own_addresses(&addresses).map_err(|_| {
+            Denial::at_door(DenialCode::DialFailed, &target, "this machine's addresses are not known")
+        })?;
+        permit.pin_behind_nat64(&addresses, &own, self.nat64)
     }
 
     /// A client left while its way was being opened. The name may have been looked up by then, so it is in the record.

@@ -14,7 +14,7 @@ pub const MAX_HELLO: usize = 16 << 10;
 /// The same hello may come in records of one byte each; this bounds what is held of it.
 pub const MAX_RAW: usize = 64 << 10;
 
-const HANDSHAKE: u8 = 22;
+pub(crate) const HANDSHAKE: u8 = 22;
 const MAJOR_VERSION: u8 = 3;
 const MAX_RECORD: usize = 16 << 10;
 const CLIENT_HELLO: u8 = 1;

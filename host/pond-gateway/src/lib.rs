@@ -5,6 +5,8 @@
 //! client ever leaves, and the real one never comes back; every refusal is typed and recorded.
 #![forbid(unsafe_code)]
 
+mod aliases;
+mod anywhere;
 pub mod broker;
 mod bytes;
 mod client;

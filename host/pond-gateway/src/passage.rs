@@ -44,10 +44,7 @@ impl Passage {
         let permit = gateway.stance().judge(destination)?;
         gateway.names.admit(&permit)?;
         let slot = claim(gateway, destination)?;
-        let addresses = gateway.resolver.lookup(&permit).await?;
-        let own =
-            dial::own_addresses(&addresses).map_err(|_| unreachable(destination, DialFault::Refused))?;
-        let pinned = permit.pin_behind_nat64(&addresses, &own, gateway.nat64)?;
+        let pinned = gateway.pin(permit).await?;
         let dialled = dial::dial(&pinned).await;
         let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
         tune(&upstream).map_err(|_| unreachable(destination, DialFault::Refused))?;
@@ -61,6 +58,13 @@ impl Passage {
 
     pub(crate) fn destination(&self) -> &Destination {
         &self.destination
+    }
+
+    /// Resolves when the far side has something to say, or has left.
+    pub(crate) async fn answers_first(&self) {
+        if self.upstream.readable().await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// Carries bytes between `client` and the destination until the tunnel ends, and records its end.

@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::aliases::Aliases;
 use crate::broker::BrokerFault;
 use crate::control::{Control, ControlFault, QUEUE};
 use crate::gateway::Gateway;
@@ -23,7 +24,7 @@ use crate::passage::tune;
 use crate::relay::Pool;
 use crate::start::Start;
 use crate::tunnels::Tunnels;
-use crate::{front, models, proxy, responder};
+use crate::{anywhere, front, models, proxy, responder};
 
 /// When the process or the machine is out of descriptors: long enough for tunnels to end, short enough to go unnoticed.
 const BACK_OFF: Duration = Duration::from_millis(50);
@@ -56,6 +57,7 @@ pub(crate) async fn serve(
         rules: watch::Sender::new(Arc::new(start.stance)),
         tunnels: Tunnels::new(start.order.caps),
         names: Names::default(),
+        aliases: Aliases::default(),
         resolver: start.resolver,
         pool: Pool::shared(),
         nat64: start.nat64,
@@ -82,6 +84,9 @@ fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> 
         }
         Door::Tls => {
             tokio::spawn(accept(gateway, seats, tcp(listener)?, front::serve));
+        }
+        Door::Any => {
+            tokio::spawn(accept(gateway, seats, tcp(listener)?, anywhere::serve));
         }
         Door::DnsTcp => {
             tokio::spawn(accept(gateway, seats, tcp(listener)?, responder::serve_tcp));

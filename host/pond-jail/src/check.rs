@@ -59,7 +59,7 @@ fn doors_are_sound(doors: &[Door], start: Start) -> bool {
     let taken = [PROXY.port(), BROKER.port(), DNS.port(), 0];
     let free = |door: &Door| match door {
         Door::Front { port } => !taken.contains(port),
-        Door::Proxy | Door::Dns | Door::Broker => true,
+        Door::Proxy | Door::Dns | Door::Any | Door::Broker => true,
     };
     let once =
         doors.iter().enumerate().all(|(at, door)| !doors.iter().skip(at + 1).any(|other| other == door));

@@ -1,5 +1,5 @@
-//! The network a job sees: a loopback interface, and on it the listeners of its gateway. There is no other interface, no
-//! route and no packet path; what reaches the listeners is all that can leave.
+//! The network a job sees: a loopback interface, and on it the listeners of its gateway. There is no other interface and no
+//! packet path; what reaches the listeners is all that can leave. A route, where there is one, ends at the loopback too.
 //!
 //! Made by pid 1 while it still has power over its own namespace, because some of the ports are low ones, and handed out
 //! at once, so that the gateway gets ready while the root is built.
@@ -7,11 +7,12 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
+use pond_wire::gateway::doors::{ANY, BROKER, DNS, PROXY};
 use pond_wire::jail::{Door, Report, Step};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::everywhere;
 use crate::fault::{At, Failure};
 
 /// Connections that may wait while the gateway is busy with others.
@@ -35,6 +36,7 @@ pub(crate) fn open(doors: &[Door], report: BorrowedFd<'_>) -> Result<(), Failure
             Door::Front { port } => {
                 listeners.push(listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, *port)).at(Step::Doors)?);
             }
+            Door::Any => listeners.push(everywhere()?),
             Door::Dns => {
                 listeners.push(bound(SocketType::DGRAM, DNS).at(Step::Doors)?);
                 listeners.push(listen(DNS).at(Step::Doors)?);
@@ -43,6 +45,16 @@ pub(crate) fn open(doors: &[Door], report: BorrowedFd<'_>) -> Result<(), Failure
     }
     let descriptors: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
     pond_sys::socket::send(report, &Report::Doors.encode(), &descriptors).at(Step::Doors)
+}
+
+/// Where every connection to an address outside loopback ends.
+fn everywhere() -> Result<OwnedFd, Failure> {
+    let socket = socket(SocketType::STREAM).at(Step::Doors)?;
+    pond_sys::net::accept_for_any_address(&socket).at(Step::Everywhere)?;
+    rustix::net::bind(&socket, &ANY).at(Step::Doors)?;
+    rustix::net::listen(&socket, BACKLOG).at(Step::Doors)?;
+    everywhere::lead_to(ANY).at(Step::Everywhere)?;
+    Ok(socket)
 }
 
 fn socket(kind: SocketType) -> Result<OwnedFd, Errno> {

@@ -144,6 +144,7 @@ fn sides(door: jail::Door) -> &'static [Door] {
         jail::Door::Proxy => &[Door::Proxy],
         jail::Door::Dns => &[Door::DnsUdp, Door::DnsTcp],
         jail::Door::Front { .. } => &[Door::Tls],
+        jail::Door::Any => &[Door::Any],
         jail::Door::Broker => &[Door::Broker],
     }
 }

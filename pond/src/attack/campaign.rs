@@ -94,7 +94,10 @@ impl Campaign<'_> {
 
     fn confined(&self, profile: Profile) -> anyhow::Result<(Found<Met>, Vec<String>)> {
         if profile.posture().network == Network::Internet {
-            bail!("the native backend does not offer {}", profile.name());
+            bail!(
+                "this command starts no gateway, and without one {} has no network to attack",
+                profile.name()
+            );
         }
         let directory =
             settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;

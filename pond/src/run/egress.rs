@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pond_policy::egress::HostRule;
+use pond_policy::egress::{HostFault, HostRule};
 use pond_policy::harness::proxy_environment;
 use pond_policy::model::UpstreamHost;
 use pond_policy::operator::Operator;
@@ -105,7 +105,13 @@ pub(super) fn plan(
             let env = proxy_environment(&PROXY.ip().to_string(), PROXY.port());
             Ok(Plan { reach: Some(reach), doors, env })
         }
-        Network::Internet | Network::Open => bail!("the native backend does not offer this network"),
+        Network::Internet => {
+            let deny = denied(operator)?.iter().map(ToString::to_string).collect();
+            // No variables: every connection finds the gateway by itself, and only there is more than HTTPS carried.
+            let doors = [Door::Proxy, Door::Dns, Door::Any].into_iter().chain(broker).collect();
+            Ok(Plan { reach: Some(Reach::Internet { deny }), doors, env: Vec::new() })
+        }
+        Network::Open => bail!("an open network is not a sandbox"),
     }
 }
 
@@ -156,6 +162,26 @@ fn past_no_model(operator: &Operator, allow: &[HostRule]) -> anyhow::Result<()> 
         }
     }
     Ok(())
+}
+
+/// The operator's deny rules, and the upstreams of his models, which only the broker may reach. Built-in model APIs are
+/// refused by the verdict itself, and what is no public name is never reached.
+fn denied(operator: &Operator) -> anyhow::Result<Vec<HostRule>> {
+    let mut deny = operator.egress.deny.clone();
+    for model in &operator.models {
+        let UpstreamHost::Name(name) = model.upstream.host() else { continue };
+        match HostRule::parse_config(name.as_str()) {
+            Ok(rule) => deny.push(rule),
+            Err(
+                HostFault::ModelApi { .. } | HostFault::SingleLabel { .. } | HostFault::SpecialUse { .. },
+            ) => {}
+            Err(fault) => {
+                let kept = format!("keeping the job from the upstream of model {}", model.name);
+                return Err(anyhow::Error::new(fault).context(kept));
+            }
+        }
+    }
+    Ok(deny)
 }
 
 /// One front door for each port a rule names; clients that speak to a proxy need only the first.

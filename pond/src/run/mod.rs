@@ -208,11 +208,8 @@ fn enforceable(policy: &SandboxPolicy) -> anyhow::Result<()> {
         bail!("the native backend runs on the host's own toolchain; it takes no image");
     }
     match policy.posture().network {
-        Network::Internet => {
-            bail!("the native backend has no way out to the internet; use untrusted-code-write")
-        }
         Network::Open => bail!("an open network is not a sandbox"),
-        Network::BrokerOnly | Network::Allowlist | Network::Sealed => Ok(()),
+        Network::BrokerOnly | Network::Allowlist | Network::Sealed | Network::Internet => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::catalogue;
 use super::denial::Denial;
 use super::destination::{Destination, Host, Port};
 use super::name::HostName;
@@ -68,10 +69,13 @@ pub fn decide(list: &Allowlist, destination: &Destination) -> Result<Permit, Den
     }
 }
 
-/// Judges a destination in the internet posture: any public name on any port but the closed ones.
-/// The allow rules of `list` play no part; its deny rules hold.
+/// Judges a destination in the internet posture: any public name on any port but the closed ones, and no model API, whose
+/// only door is the broker. The allow rules of `list` play no part; its deny rules hold.
 pub fn decide_internet(list: &Allowlist, destination: &Destination) -> Result<Permit, Denial> {
     let (name, port) = nameable(list, destination)?;
+    if let Some(api) = catalogue::model_api(name) {
+        return Err(Denial::model_api(api, destination));
+    }
     if CLOSED_PORTS.contains(&port.get()) {
         return Err(Denial::port_not_allowed(None, destination));
     }

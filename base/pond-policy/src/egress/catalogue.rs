@@ -6,7 +6,7 @@ mod hosts;
 
 use std::fmt;
 
-use super::name::is_below;
+use super::name::{HostName, is_below};
 use super::pattern::{HostPattern, HostRule};
 use hosts::{HOSTING, MODEL_APIS, NOTABLE, RELAYS, TELEMETRY};
 
@@ -50,6 +50,14 @@ enum Reach {
     Wildcards,
     /// Everything below it too.
     Tree,
+}
+
+/// The model API that a host is or belongs to.
+pub(super) fn model_api(name: &HostName) -> Option<&'static str> {
+    match listing(&HostPattern::Exact(name.clone())) {
+        Some(Listing::ModelApi(api)) => Some(api),
+        Some(Listing::Shared(..)) | None => None,
+    }
 }
 
 /// The first entry a pattern could reach, model APIs before the rest.

@@ -177,6 +177,12 @@ impl Denial {
         Self::new(DenialCode::HostNotAllowed, destination.to_string(), allow_hint(destination))
     }
 
+    /// Whatever the posture, a job brings no key of its own to a model.
+    pub(super) fn model_api(api: &str, destination: &Destination) -> Self {
+        let hint = format!("{api} is a model API; the broker is its only door: pond run --model");
+        Self::new(DenialCode::HostNotAllowed, destination.to_string(), hint)
+    }
+
     pub(super) fn port_not_allowed(rule: Option<&Arc<HostRule>>, destination: &Destination) -> Self {
         let hint = match rule {
             Some(_) => allow_hint(destination),

@@ -24,6 +24,8 @@ pub enum Door {
     DnsUdp,
     DnsTcp,
     Tls,
+    /// Every port of every address that is not the job's own; the internet posture has it.
+    Any,
     Broker,
 }
 

@@ -39,10 +39,11 @@ pub enum Step {
     Exec,
     GuardInit,
     Terminal,
+    Everywhere,
 }
 
 impl Step {
-    const ALL: [(Step, &'static str); 33] = [
+    const ALL: [(Step, &'static str); 34] = [
         (Step::ReadPlan, "read the plan"),
         (Step::CheckPlan, "check the plan"),
         (Step::MapOwner, "map the checkout's owner"),
@@ -76,6 +77,7 @@ impl Step {
         (Step::Exec, "execute the command"),
         (Step::GuardInit, "confine the init process"),
         (Step::Terminal, "make the job's terminal"),
+        (Step::Everywhere, "lead every connection to the gateway"),
     ];
 
     pub fn describe(self) -> &'static str {

@@ -33,6 +33,10 @@ pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
         Step::Landlock => Some(
             "the kernel needs Landlock of version 6 (Linux 6.12 or later), switched on: add landlock to lsm= on its command line",
         ),
+        Step::Everywhere => Some(
+            "the internet posture needs nf_tables with transparent proxying (modprobe nf_tables nft_tproxy); without it use \
+             untrusted-code-write and name the hosts",
+        ),
         Step::Seccomp => Some("the kernel needs seccomp filters (CONFIG_SECCOMP_FILTER)"),
         Step::Confirm => {
             Some("a layer was accepted and does not hold: do not run jobs on this kernel, and report it")

@@ -202,6 +202,11 @@ fn the_internet_posture_takes_public_names_on_open_ports() {
         ("dns.org:53", "port_not_allowed"),
         ("dns.org:853", "port_not_allowed"),
         ("1.1.1.1:443", "ip_literal"),
+        ("api.anthropic.com:443", "host_not_allowed"),
+        ("api.openai.com:8443", "host_not_allowed"),
+        ("eu.api.openai.com:443", "host_not_allowed"),
+        ("us-east5-aiplatform.googleapis.com:443", "host_not_allowed"),
+        ("bedrock-runtime.us-east-1.amazonaws.com:443", "host_not_allowed"),
     ] {
         assert_eq!(judge(destination).expect_err(destination), code, "{destination}");
     }
