@@ -22,6 +22,8 @@ pub struct StateDir {
 
 impl StateDir {
     const ROOMS: [&'static str; 3] = ["scratch", "live", "runs"];
+    /// What a run's gateway said, in the run's directory.
+    pub const EGRESS: &'static str = "egress.jsonl";
 
     pub fn open(root: &Path) -> Result<Self, StateFault> {
         let state = Self { root: root.to_owned() };
@@ -67,6 +69,11 @@ impl StateDir {
     /// One line per command that was asked for.
     pub fn audit(&self) -> PathBuf {
         self.root.join("audit.jsonl")
+    }
+
+    /// What the gateways of runs without a result said, one file per run. Made when there is something to put into it.
+    pub fn unfinished(&self) -> PathBuf {
+        self.root.join("unfinished")
     }
 
     /// Results, one directory per run.

@@ -3,11 +3,8 @@
 //! Nothing of the job runs before the gateway serves. What the gateway says is recorded as it comes, bounded, and told in
 //! the summary; it is the gateway's word and never the job's.
 
-use std::fs::File;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -30,12 +27,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::model::Chosen;
+use super::record::{Kept, Record};
 use super::traffic::Traffic;
 
-/// Where a run's verdicts are kept, one JSON object per line.
-const RECORD: &str = "egress.jsonl";
-/// More than any honest job fills; what comes after is only counted.
-const RECORD_BYTES: usize = 8 << 20;
 const HTTPS: u16 = 443;
 /// All listeners travel in one packet.
 const MOST_PORTS: usize = 24;
@@ -221,12 +215,7 @@ impl WayOut {
 
     /// Writes down what the gateway says, from now to the end.
     pub(super) fn listen(self, directory: &Path) -> anyhow::Result<Watched> {
-        let record = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(directory.join(RECORD))
-            .context("making the record of the network")?;
+        let record = Record::create(directory)?;
         let gateway = Arc::new(self.gateway);
         let talks = Arc::clone(&gateway);
         let (told, heard) = sync_channel(1);
@@ -274,20 +263,16 @@ fn is_ready(reports: BorrowedFd<'_>) -> anyhow::Result<bool> {
 
 /// Writes down every event until the gateway has said its last word. What cannot be written down may not happen: then the
 /// doors are closed, and only the sums are still heard.
-fn listen(gateway: &Gateway, mut record: File) -> anyhow::Result<Traffic> {
+fn listen(gateway: &Gateway, mut record: Record) -> anyhow::Result<Traffic> {
     let mut traffic = Traffic::default();
-    let mut room = RECORD_BYTES;
     while let Some(event) = gateway.listen()? {
-        let line = [serde_json::to_vec(&event)?, b"\n".to_vec()].concat();
-        match room.checked_sub(line.len()) {
-            Some(left) if traffic.unwritten == 0 => match record.write_all(&line) {
-                Ok(()) => room = left,
-                Err(_no_room) => {
-                    traffic.unwritten += 1;
-                    gateway.finish()?;
-                }
-            },
-            _ => traffic.unwritten += 1,
+        match record.event(&event)? {
+            Kept::Written => {}
+            Kept::NoRoom => traffic.unwritten += 1,
+            Kept::Lost => {
+                traffic.unwritten += 1;
+                gateway.finish()?;
+            }
         }
         let last = matches!(event, Event::Summary(_));
         traffic.take(event);

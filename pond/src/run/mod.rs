@@ -12,6 +12,7 @@ mod finding;
 mod gather;
 mod model;
 mod outlet;
+mod record;
 mod shortage;
 mod sink;
 mod summary;

@@ -64,11 +64,8 @@ impl ModelTotals {
     fn line(&self, name: &str) -> String {
         let calls = counted(usize::try_from(self.calls).unwrap_or(usize::MAX), "request");
         let tokens = self.input_tokens.saturating_add(self.cached_tokens);
-        let (cents, part) = (self.cost_microcents / MICROCENTS, self.cost_microcents % MICROCENTS / 10_000);
-        format!(
-            "model {name}: {calls}, {tokens} tokens in, {} out, {cents}.{part:02} cents",
-            self.output_tokens
-        )
+        let (output, cost) = (self.output_tokens, cents(self.cost_microcents));
+        format!("model {name}: {calls}, {tokens} tokens in, {output} out, {cost}")
     }
 }
 
@@ -76,7 +73,22 @@ impl ModelTotals {
 const CUT: &str = "budget_cut";
 const MICROCENTS: u64 = 1_000_000;
 
+fn cents(microcents: u64) -> String {
+    format!("{}.{:02} cents", microcents / MICROCENTS, microcents % MICROCENTS / 10_000)
+}
+
 impl Traffic {
+    /// What the gateway counted without telling it one by one, which no other line has.
+    fn totals_only(&self) -> Vec<String> {
+        let Totals { untold, model_untold, spent_microcents, .. } = self.totals;
+        let hosts = (untold > 0).then(|| format!("{untold} verdicts about further hosts are only counted"));
+        let models = (model_untold > 0).then(|| {
+            let all = cents(spent_microcents);
+            format!("{model_untold} model requests are in no line above; with them all models cost {all}")
+        });
+        hosts.into_iter().chain(models).collect()
+    }
+
     pub(super) fn take(&mut self, event: Event) {
         match event {
             Event::Host(host) => self.hosts.push(host),
@@ -127,7 +139,8 @@ impl NetworkSummary {
         let models = models.map(|(name, totals)| totals.line(name));
         let unwritten = (traffic.unwritten > 0)
             .then(|| format!("{} events of the gateway are not in egress.jsonl", traffic.unwritten));
-        reached.into_iter().chain(models).chain(gone).chain(unwritten).collect()
+        let only_sums = traffic.totals_only();
+        reached.into_iter().chain(models).chain(only_sums).chain(gone).chain(unwritten).collect()
     }
 
     pub(super) fn findings(&self) -> Vec<Finding> {
@@ -177,4 +190,24 @@ fn advice(hint: String) -> String {
 fn reached(host: &HostTotals) -> String {
     let connections = counted(usize::try_from(host.allowed).unwrap_or(usize::MAX), "connection");
     format!("{} ({connections}, {})", host.target, size(host.bytes_up.saturating_add(host.bytes_down)))
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is only counted is still said.
+    use super::*;
+
+    #[test]
+    fn requests_and_hosts_without_a_line_of_their_own_are_in_the_summary() {
+        let mut traffic = Traffic::default();
+        let totals = Totals { untold: 3, model_untold: 2, spent_microcents: 1_250_000, ..Totals::default() };
+        traffic.take(Event::Summary(totals));
+        assert_eq!(
+            NetworkSummary::Gateway(traffic).lines(),
+            [
+                "3 verdicts about further hosts are only counted",
+                "2 model requests are in no line above; with them all models cost 1.25 cents",
+            ]
+        );
+    }
 }
