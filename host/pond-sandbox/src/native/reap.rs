@@ -1,7 +1,10 @@
 //! Cleans up after jobs whose owner died, from their records alone. Mounts, loop devices and processes went with the owner's
-//! descriptors; what can be left is an empty control group, a record, a half-prepared disk and a half-written result.
+//! descriptors; what can be left is an empty control group, a record, a half-prepared disk and a half-written result. What a
+//! job did on the network happened whatever became of it, so its gateway's word is put aside and not removed with the rest.
 
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 use super::cgroup::{self, CgroupFault};
 use crate::record::{self, JobName, Live, Made, RecordFault};
@@ -15,7 +18,12 @@ pub enum SweepFault {
     Cgroup(#[from] CgroupFault),
     #[error("removing what a job left in {path}")]
     Directory { path: PathBuf, source: std::io::Error },
+    #[error("putting a job's network record aside in {path}")]
+    PutAside { path: PathBuf, source: std::io::Error },
 }
+
+/// Network records of runs without a result; the oldest go first.
+const PUT_ASIDE: usize = 50;
 
 /// What a sweep removed.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -48,6 +56,8 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
     let ours = |path: &PathBuf| path.file_name().is_some_and(|name| *name == *StateDir::output_name(job));
     // The run's own directory last: it says where the others are.
     let run = state.runs().join(job.as_str());
+    put_aside(state, job, &run.join(StateDir::EGRESS))
+        .map_err(|source| SweepFault::PutAside { path: state.unfinished(), source })?;
     for directory in elsewhere.filter(ours).into_iter().chain([state.workshop(job), run]) {
         match std::fs::remove_dir_all(&directory) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -55,6 +65,27 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
             }
             Ok(()) | Err(_) => {}
         }
+    }
+    Ok(())
+}
+
+/// Keeps a record that says anything, and so many of them.
+fn put_aside(state: &StateDir, job: &JobName, record: &Path) -> io::Result<()> {
+    match record.symlink_metadata() {
+        Ok(found) if found.is_file() && found.len() > 0 => {}
+        Ok(_) => return Ok(()),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(fault) => return Err(fault),
+    }
+    let room = state.unfinished();
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&room)?;
+    std::fs::rename(record, room.join(format!("{}.{}", job.as_str(), StateDir::EGRESS)))?;
+    // A name begins with its time.
+    let mut kept: Vec<PathBuf> =
+        std::fs::read_dir(&room)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    kept.sort();
+    for oldest in kept.iter().rev().skip(PUT_ASIDE) {
+        std::fs::remove_file(oldest)?;
     }
     Ok(())
 }
@@ -82,5 +113,28 @@ mod tests {
             let left = [target.exists(), state.runs().join("dead").exists(), state.workshop(&job).exists()];
             assert_eq!(left, [stays, false, false], "{name}");
         }
+    }
+
+    #[test]
+    fn what_a_dead_job_s_gateway_said_is_kept_and_bounded() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDir::open(place.path()).unwrap();
+        for number in 10..10 + PUT_ASIDE + 3 {
+            let job = JobName::try_from(format!("job-{number}")).unwrap();
+            let run = state.runs().join(job.as_str());
+            std::fs::create_dir(&run).unwrap();
+            std::fs::write(run.join(StateDir::EGRESS), if number == 11 { "" } else { "said\n" }).unwrap();
+            drop(Live::write(&state, Record { job, made: Made::Native { cgroups: Vec::new() } }).unwrap());
+            sweep(&state).unwrap();
+            assert!(!run.exists());
+        }
+        let mut kept: Vec<String> = std::fs::read_dir(state.unfinished())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        kept.sort();
+        let expected: Vec<String> =
+            (13..10 + PUT_ASIDE + 3).map(|number| format!("job-{number}.egress.jsonl")).collect();
+        assert_eq!(kept, expected);
     }
 }
