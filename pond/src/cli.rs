@@ -12,10 +12,11 @@ use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
+use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::RunArgs;
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
-use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, run, runs};
+use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, rules_cmd, run, runs};
 
 #[derive(Debug, Parser)]
 #[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
@@ -30,6 +31,8 @@ enum Command {
     Apply(ApplyArgs),
     Runs(RunsArgs),
     Explain(ExplainArgs),
+    Allow(AllowArgs),
+    Deny(DenyArgs),
     Gc(GcArgs),
     Attack(AttackArgs),
     Doctor(DoctorArgs),
@@ -92,6 +95,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
         Command::Explain(args) => explain::main(&args),
+        Command::Allow(args) => rules_cmd::allow(args),
+        Command::Deny(args) => rules_cmd::deny(args),
         Command::Gc(args) => runs::gc::main(&args),
         Command::Attack(args) => attack::main(&args),
         Command::Doctor(args) => doctor::main(&args),

@@ -13,6 +13,7 @@ mod operator;
 mod output;
 mod policy_cmd;
 mod preflight_cmd;
+mod rules_cmd;
 mod run;
 mod runs;
 mod settings;

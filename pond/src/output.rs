@@ -76,3 +76,13 @@ pub(crate) fn failed(fault: &anyhow::Error, as_json: bool) -> ExitCode {
     }
     ExitCode::from(REFUSED)
 }
+
+/// The same for one that has a stable code.
+pub(crate) fn failed_with(code: &str, fault: &anyhow::Error, as_json: bool) -> ExitCode {
+    if as_json {
+        json(&serde_json::json!({ "error": { "code": code, "message": format!("{fault:#}") } }));
+    } else {
+        eprintln!("pond: {} [{code}]", plain(&format!("{fault:#}")));
+    }
+    ExitCode::from(REFUSED)
+}

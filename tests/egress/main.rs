@@ -11,6 +11,7 @@ mod crowd;
 mod done;
 mod hello;
 mod internet;
+mod live;
 mod plain;
 mod rules;
 mod world;

@@ -104,6 +104,11 @@ impl World {
         self.directory.path().join("pond.toml")
     }
 
+    /// Everything of this world that is a file lies below it.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
         self.directory.path().join("state")
     }

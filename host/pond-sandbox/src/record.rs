@@ -139,6 +139,12 @@ pub fn recorded(state: &StateDir) -> Result<Vec<JobName>, RecordFault> {
     Ok(entries.into_iter().filter_map(name).collect())
 }
 
+/// Every job whose owner is alive.
+pub fn living(state: &StateDir) -> Result<Vec<JobName>, RecordFault> {
+    let gone: Vec<JobName> = dead(state)?.into_iter().map(|dead| dead.job).collect();
+    Ok(recorded(state)?.into_iter().filter(|job| !gone.contains(job)).collect())
+}
+
 /// Every record whose owner is gone.
 pub fn dead(state: &StateDir) -> Result<Vec<Dead>, RecordFault> {
     let directory = state.live();
@@ -206,6 +212,7 @@ mod tests {
         Live::write(&state, record("done")).unwrap().close().unwrap();
         let found: Vec<_> = dead(&state).unwrap().into_iter().map(|dead| (dead.job, dead.made)).collect();
         assert_eq!(found, [(name("left"), Some(made.clone()))]);
+        assert_eq!(living(&state).unwrap(), [name("held")]);
         drop(held);
         assert_eq!(dead(&state).unwrap().len(), 2);
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pond_sandbox::role;
-use pond_wire::gateway::{Command, Door, Doors, Event, MAX_EVENT_BYTES, Order};
+use pond_wire::gateway::{Command, Door, Doors, Event, MAX_EVENT_BYTES, Order, Reach};
 use pond_wire::jail;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -97,6 +97,13 @@ impl Gateway {
         }
     }
 
+    /// Gives it new rules in place of all earlier ones. Whoever listens hears whether they hold.
+    pub fn rules(&self, reach: Reach) -> Result<(), GatewayFault> {
+        let rules = Command::Rules(reach);
+        let text = serde_json::to_vec(&rules).map_err(|fault| GatewayFault::Order(fault.into()))?;
+        pond_sys::socket::send(&self.control, &text, &[]).map_err(GatewayFault::Talk)
+    }
+
     /// Ends it at once; whoever listens hears the end.
     pub fn kill(&self) {
         if let Err(_dead_already) = pidfd_send_signal(&self.process, Signal::KILL) {}
@@ -113,6 +120,13 @@ impl Gateway {
                 Err(errno) => return Err(GatewayFault::Talk(errno.into())),
             }
         }
+    }
+}
+
+impl AsFd for Gateway {
+    /// Readable when it has something to say, or is gone.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
     }
 }
 

@@ -19,6 +19,7 @@ use pond_worker::collect::{Above, Ignored, Wanted};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
+use super::counter::Auditor;
 use super::export::{self, Out};
 use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
@@ -27,7 +28,7 @@ use super::sink::Sinks;
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
-use super::{OWN_EXECUTABLE, Request, egress, new_name, terminal};
+use super::{Request, egress, new_name, terminal};
 use crate::runs::{self, RunInfo};
 
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
@@ -131,7 +132,7 @@ impl Attempt<'_> {
                 let home = model.iter().flat_map(|model| model.harness.files.clone());
                 let home = home.map(|(path, content)| HomeFile { path, content }).collect();
                 let resolvers = self.request.resolvers.to_vec();
-                (home, egress::start(plan, id, resolvers, model, Path::new(OWN_EXECUTABLE))?)
+                (home, egress::start(plan, id, resolvers, model, directory)?)
             }
         };
         let job = Job {
@@ -157,7 +158,8 @@ impl Attempt<'_> {
         let stdin = std::io::stdin();
         let person = terminal::take(*console, stdin.as_fd())?;
         // A thread started before the signals were set aside would take them.
-        let watched = way_out.map(|way_out| way_out.listen(directory)).transpose()?;
+        let auditor = Auditor::new(native.state(), self.record.job(), policy.profile())?;
+        let watched = way_out.map(|way_out| way_out.listen(directory, auditor)).transpose()?;
         let wiring = Wiring {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
             interrupt: Some(interrupt.as_fd()),

@@ -19,18 +19,22 @@ use pond_policy::operator::Operator;
 use pond_policy::profile::Network;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::native::Running;
-use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
-use pond_wire::gateway::{Caps, Event, Identity, Order, Reach};
+use pond_wire::gateway::doors::PROXY;
+use pond_wire::gateway::{Caps, Identity, Order, Reach};
 use pond_wire::jail::Door;
 use pond_worker::gateway::Gateway;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::OWN_EXECUTABLE;
+use super::counter::{Auditor, Counter};
+use super::desk::Desk;
+use super::listener::Listener;
 use super::model::Chosen;
-use super::record::{Kept, Record};
+use super::record::Record;
+use super::rules::Rules;
 use super::traffic::Traffic;
 
-const HTTPS: u16 = 443;
 /// All listeners travel in one packet.
 const MOST_PORTS: usize = 24;
 /// How long a gateway may take to say its last word.
@@ -54,6 +58,8 @@ const CAPS: Caps = Caps {
 pub(super) struct WayOut {
     gateway: Gateway,
     pub(super) doors: Vec<Door>,
+    /// Where a person changes the rules, if there are any.
+    counter: Option<(Rules, Desk)>,
 }
 
 /// A gateway at work, and who listens to it. It ends with this value.
@@ -64,10 +70,19 @@ pub(super) struct Watched {
     listener: Option<JoinHandle<()>>,
 }
 
+/// Whom a job may reach.
+#[derive(Debug)]
+enum Outside {
+    Nothing,
+    Broker,
+    Listed(Rules),
+    Internet { deny: Vec<String> },
+}
+
 /// What decides where a run may go.
 #[derive(Debug)]
 pub(super) struct Plan {
-    reach: Option<Reach>,
+    outside: Outside,
     pub(super) doors: Vec<Door>,
     /// What leads the job's tools to the doors.
     pub(super) env: Vec<(String, String)>,
@@ -85,47 +100,25 @@ pub(super) fn plan(
         Network::Sealed if with_model => {
             bail!("{} has no network at all, so no model either", policy.profile().name())
         }
-        Network::Sealed => Ok(Plan { reach: None, doors: Vec::new(), env: Vec::new() }),
+        Network::Sealed => Ok(Plan { outside: Outside::Nothing, doors: Vec::new(), env: Vec::new() }),
         Network::BrokerOnly => {
-            let reach = with_model.then_some(Reach::BrokerOnly);
-            Ok(Plan { reach, doors: broker.into_iter().collect(), env: Vec::new() })
+            let outside = if with_model { Outside::Broker } else { Outside::Nothing };
+            Ok(Plan { outside, doors: broker.into_iter().collect(), env: Vec::new() })
         }
         Network::Allowlist => {
-            let allow = allowed(operator, asked)?;
-            past_no_model(operator, &allow)?;
-            let doors = doors(&allow)?.into_iter().chain(broker).collect();
-            let text = |rules: &[HostRule]| rules.iter().map(ToString::to_string).collect();
-            let reach = Reach::Allowlist { allow: text(&allow), deny: text(&operator.egress.deny) };
+            let rules = Rules::new(operator, asked)?;
+            let doors = doors(rules.ports())?.into_iter().chain(broker).collect();
             let env = proxy_environment(&PROXY.ip().to_string(), PROXY.port());
-            Ok(Plan { reach: Some(reach), doors, env })
+            Ok(Plan { outside: Outside::Listed(rules), doors, env })
         }
         Network::Internet => {
             let deny = denied(operator)?.iter().map(ToString::to_string).collect();
             // No variables: every connection finds the gateway by itself, and only there is more than HTTPS carried.
             let doors = [Door::Proxy, Door::Dns, Door::Any].into_iter().chain(broker).collect();
-            Ok(Plan { reach: Some(Reach::Internet { deny }), doors, env: Vec::new() })
+            Ok(Plan { outside: Outside::Internet { deny }, doors, env: Vec::new() })
         }
         Network::Open => bail!("an open network is not a sandbox"),
     }
-}
-
-/// The operator's presets and rules, then what this run asks for, each once.
-fn allowed(operator: &Operator, asked: &[String]) -> anyhow::Result<Vec<HostRule>> {
-    let mut rules = Vec::new();
-    for preset in &operator.egress.presets {
-        rules.extend(preset.rules()?);
-    }
-    rules.extend(operator.egress.allow.iter().cloned());
-    for text in asked {
-        rules.push(HostRule::parse_config(text)?);
-    }
-    let mut unique: Vec<HostRule> = Vec::new();
-    for rule in rules {
-        if !unique.contains(&rule) {
-            unique.push(rule);
-        }
-    }
-    Ok(unique)
 }
 
 /// Starts the gateway the plan asks for; nothing, where it lets nothing out.
@@ -134,9 +127,15 @@ pub(super) fn start(
     job: &str,
     resolvers: Vec<SocketAddr>,
     model: Option<Chosen>,
-    executable: &Path,
+    run: &Path,
 ) -> anyhow::Result<Option<WayOut>> {
-    let Plan { reach: Some(reach), doors, .. } = plan else { return Ok(None) };
+    let Plan { outside, doors, .. } = plan;
+    let (reach, counter) = match outside {
+        Outside::Nothing => return Ok(None),
+        Outside::Broker => (Reach::BrokerOnly, None),
+        Outside::Listed(rules) => (rules.reach(), Some((rules, Desk::open(run)?))),
+        Outside::Internet { deny } => (Reach::Internet { deny }, None),
+    };
     let identity = rustix::process::geteuid().is_root().then(|| {
         let own = FIRST_ID + std::process::id();
         Identity { uid: own, gid: own }
@@ -144,18 +143,8 @@ pub(super) fn start(
     let (broker, key) = model.map(|model| (model.order, model.key)).unzip();
     let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps: CAPS, broker, identity };
     let keys: Vec<_> = key.iter().map(AsFd::as_fd).collect();
-    Ok(Some(WayOut { gateway: Gateway::start(executable, &order, &keys)?, doors }))
-}
-
-/// The broker is the only door to a model, whoever asks for another.
-fn past_no_model(operator: &Operator, allow: &[HostRule]) -> anyhow::Result<()> {
-    for model in &operator.models {
-        let UpstreamHost::Name(name) = model.upstream.host() else { continue };
-        if let Some(rule) = allow.iter().find(|rule| rule.covers(name)) {
-            bail!("{rule} reaches the upstream of model {}; the broker is its only door", model.name);
-        }
-    }
-    Ok(())
+    let gateway = Gateway::start(Path::new(OWN_EXECUTABLE), &order, &keys)?;
+    Ok(Some(WayOut { gateway, doors, counter }))
 }
 
 /// The operator's deny rules, and the upstreams of his models, which only the broker may reach. Built-in model APIs are
@@ -179,18 +168,11 @@ fn denied(operator: &Operator) -> anyhow::Result<Vec<HostRule>> {
 }
 
 /// One front door for each port a rule names; clients that speak to a proxy need only the first.
-fn doors(allow: &[HostRule]) -> anyhow::Result<Vec<Door>> {
-    let mut ports: Vec<u16> = allow.iter().filter_map(|rule| Some(rule.port()?.get())).collect();
-    ports.push(HTTPS);
-    ports.sort_unstable();
-    ports.dedup();
-    if let Some(port) = ports.iter().find(|port| [PROXY.port(), BROKER.port(), DNS.port()].contains(port)) {
-        bail!("port {port} of a rule is the gateway's own inside the sandbox; no rule can name it");
-    }
+fn doors(ports: &[u16]) -> anyhow::Result<Vec<Door>> {
     if ports.len() > MOST_PORTS {
         bail!("the rules name {} ports; a sandbox has doors for {MOST_PORTS}", ports.len());
     }
-    let fronts = ports.into_iter().map(|port| Door::Front { port });
+    let fronts = ports.iter().map(|port| Door::Front { port: *port });
     Ok([Door::Proxy, Door::Dns].into_iter().chain(fronts).collect())
 }
 
@@ -213,16 +195,17 @@ impl WayOut {
         Ok(running.go()?)
     }
 
-    /// Writes down what the gateway says, from now to the end.
-    pub(super) fn listen(self, directory: &Path) -> anyhow::Result<Watched> {
+    /// Writes down what the gateway says, from now to the end, and does what people ask of the rules.
+    pub(super) fn listen(self, directory: &Path, auditor: Auditor) -> anyhow::Result<Watched> {
         let record = Record::create(directory)?;
         let gateway = Arc::new(self.gateway);
-        let talks = Arc::clone(&gateway);
+        let counter = self.counter.map(|(rules, desk)| Counter::new(desk, rules, auditor));
+        let listener = Listener { gateway: Arc::clone(&gateway), record, counter };
         let (told, heard) = sync_channel(1);
         let listener = std::thread::Builder::new()
             .name("gateway".to_owned())
             // Nobody may be there to hear it any more.
-            .spawn(move || drop(told.send(listen(&talks, record))))
+            .spawn(move || drop(told.send(listener.listen())))
             .context("starting the listener of the gateway")?;
         Ok(Watched { gateway, heard, listener: Some(listener) })
     }
@@ -259,27 +242,4 @@ fn is_ready(reports: BorrowedFd<'_>) -> anyhow::Result<bool> {
             ready => return Ok(ready? > 0),
         }
     }
-}
-
-/// Writes down every event until the gateway has said its last word. What cannot be written down may not happen: then the
-/// doors are closed, and only the sums are still heard.
-fn listen(gateway: &Gateway, mut record: Record) -> anyhow::Result<Traffic> {
-    let mut traffic = Traffic::default();
-    while let Some(event) = gateway.listen()? {
-        match record.event(&event)? {
-            Kept::Written => {}
-            Kept::NoRoom => traffic.unwritten += 1,
-            Kept::Lost => {
-                traffic.unwritten += 1;
-                gateway.finish()?;
-            }
-        }
-        let last = matches!(event, Event::Summary(_));
-        traffic.take(event);
-        if last {
-            return Ok(traffic);
-        }
-    }
-    traffic.ended_early = true;
-    Ok(traffic)
 }

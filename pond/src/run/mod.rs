@@ -6,13 +6,17 @@
 mod args;
 mod attempt;
 mod base;
+mod counter;
+pub(crate) mod desk;
 mod egress;
 mod export;
 mod finding;
 mod gather;
+mod listener;
 mod model;
 mod outlet;
 mod record;
+mod rules;
 mod shortage;
 mod sink;
 mod summary;

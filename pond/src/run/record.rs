@@ -13,6 +13,8 @@ use pond_sandbox::state::StateDir;
 use pond_wire::gateway::{Event, ModelOutcome, Totals};
 use serde::Serialize;
 
+use super::counter::Line;
+
 /// More than any honest job fills.
 const BULK: usize = 6 << 20;
 const REFUSALS: usize = BULK + (1 << 20);
@@ -53,10 +55,15 @@ impl Record {
 
     /// Sums of nothing are not written: the record of a network nobody used is empty.
     pub(super) fn event(&mut self, event: &Event) -> anyhow::Result<Kept> {
-        match event {
-            Event::Summary(totals) if *totals == Totals::default() => Ok(Kept::Written),
-            told => self.line(told, room(told)),
+        if *event == Event::Summary(Totals::default()) {
+            return Ok(Kept::Written);
         }
+        self.line(event, room(event))
+    }
+
+    /// What a person changed.
+    pub(super) fn change(&mut self, line: &Line<'_>) -> anyhow::Result<Kept> {
+        self.line(line, REFUSALS)
     }
 
     fn line(&mut self, line: &impl Serialize, room: usize) -> anyhow::Result<Kept> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pond_wire::change::Change;
 use pond_wire::gateway::{Event, HostTotals, ModelCall, ModelOutcome, Totals};
 use serde::Serialize;
 
@@ -26,6 +27,8 @@ pub(crate) struct Traffic {
     pub(super) totals: Totals,
     /// What each model was asked and what it cost, by the operator's name for it.
     pub(super) models: BTreeMap<String, ModelTotals>,
+    /// What people changed of the rules while the job ran.
+    pub(super) changes: Vec<Change>,
     /// The gateway was gone before the job was: from then on nothing got out.
     pub(super) ended_early: bool,
     /// Events that found no room in the record.
@@ -140,7 +143,15 @@ impl NetworkSummary {
         let unwritten = (traffic.unwritten > 0)
             .then(|| format!("{} events of the gateway are not in egress.jsonl", traffic.unwritten));
         let only_sums = traffic.totals_only();
-        reached.into_iter().chain(models).chain(only_sums).chain(gone).chain(unwritten).collect()
+        let changes = traffic.changes.iter().map(changed);
+        reached
+            .into_iter()
+            .chain(changes)
+            .chain(models)
+            .chain(only_sums)
+            .chain(gone)
+            .chain(unwritten)
+            .collect()
     }
 
     pub(super) fn findings(&self) -> Vec<Finding> {
@@ -185,6 +196,14 @@ fn model_advice(code: &str) -> String {
 /// A hint is a flag where one would help, and otherwise a reason.
 fn advice(hint: String) -> String {
     if hint.starts_with('-') { format!("allow it with {hint}") } else { hint }
+}
+
+fn changed(change: &Change) -> String {
+    let part = |verb: &str, rules: &[String]| {
+        (!rules.is_empty()).then(|| format!("{verb} while it ran: {}", rules.join(", ")))
+    };
+    let parts = [part("allowed", &change.allow), part("denied", &change.deny)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn reached(host: &HostTotals) -> String {
