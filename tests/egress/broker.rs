@@ -7,7 +7,7 @@ use crate::rules::files_below;
 use crate::world::models::{self, ANTHROPIC, GEMINI, OPENAI};
 use crate::world::{Done, Plan, World};
 
-const REAL_KEY: &str = "sk-ant-real-0123456789abcdefghijklmnopqrstuvwxyz";
+pub(crate) const REAL_KEY: &str = "sk-ant-real-0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// Sends the requests of `calls.json` with the key the job was given in place of `{KEY}`, and prints the replies.
 const CALLER: &str = r#"
@@ -30,13 +30,20 @@ print(json.dumps({"key": key, "environment": dict(os.environ), "replies": replie
 
 /// A world whose providers answer, and a model of this API in the operator's file.
 fn world(api: &str, host: &str, id: &str, output: u64) -> World {
-    let world = World::new(Plan { handlers: models::providers(10, output), ..Plan::default() });
+    let plan = Plan { handlers: models::providers(10, output), ..Plan::default() };
+    let world = configured(plan, api, host, id);
+    world.write("caller.py", CALLER);
+    world
+}
+
+/// A world with a model called `main` in the operator's file.
+pub(crate) fn configured(plan: Plan, api: &str, host: &str, id: &str) -> World {
+    let world = World::new(plan);
     let ca = world.authority.certificate();
     let file = format!(
         "[model.main]\napi = {api:?}\nupstream = \"https://{host}\"\nca_file = {ca:?}\ncredential = \"env:REAL_KEY\"\nmodels = [{id:?}]\n",
     );
     std::fs::write(world.operator_file(), file).unwrap();
-    world.write("caller.py", CALLER);
     world
 }
 

@@ -12,6 +12,8 @@ mod done;
 mod hello;
 mod internet;
 mod live;
+mod neighbours;
 mod plain;
+mod provider;
 mod rules;
 mod world;

@@ -56,6 +56,69 @@ fn a_rule_that_gives_too_much_is_refused_before_anything_runs() {
     assert_eq!(world.log.all(), [], "nobody was asked anything");
 }
 
+/// Files of an operator that are not understood: nothing runs (cases 42, 44 and 59).
+const NOT_UNDERSTOOD: [(u8, &str); 6] = [
+    (42, "[egress"),
+    (42, "[egress]\nallow = \"old.pondworld.net\"\n"),
+    (42, "[egress]\nallow = [\"*\"]\n"),
+    (44, "[egress]\nalow = [\"old.pondworld.net\"]\n"),
+    (44, "[egres]\nallow = []\n"),
+    (59, "[egress]\nallow_cidr = [\"169.254.0.0/16\"]\n"),
+];
+
+/// A file with rules, and what a job may then reach of two hosts that it asks for (cases 42 and 44).
+const UNDERSTOOD: [(u8, &str, [u16; 2]); 5] = [
+    (42, "", [403, 403]),
+    (42, "[egress]\npresets = []\nallow = []\n", [403, 403]),
+    (42, "[egress]\nallow = [\"one.pondworld.net\"]\n", [200, 403]),
+    (44, "[egress]\nallow = [\"*.pondworld.net\"]\ndeny = [\"two.pondworld.net\"]\n", [200, 403]),
+    (44, "[egress]\nallow = [\"one.pondworld.net\"]\ndeny = [\"one.pondworld.net:443\"]\n", [403, 403]),
+];
+
+const ASK_TWICE: &str = r#"
+import json, socket
+def status(host):
+    with socket.create_connection(("127.0.0.1", 3128), 20) as s:
+        s.sendall(f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
+        return int(s.recv(4096).split()[1])
+print(json.dumps([status("one.pondworld.net"), status("two.pondworld.net")]))
+"#;
+
+#[test]
+fn c42_c44_c59_an_operator_s_file_lets_out_what_it_says_and_no_more() {
+    let world = World::new(Plan::default());
+    world.write("ask.py", ASK_TWICE);
+    let run = |file: Option<&str>| {
+        let place = world.operator_file();
+        match file {
+            Some(text) => std::fs::write(&place, text).unwrap(),
+            None => std::fs::remove_file(&place).unwrap(),
+        }
+        let mut pond = world.pond(&["run", "--quiet", "--", "/usr/bin/python3", "ask.py"]);
+        Done::of(pond.env("POND_CONFIG", place).output().unwrap())
+    };
+    for (case, file, statuses) in UNDERSTOOD {
+        let done = run(Some(file));
+        assert_eq!(
+            (done.code, done.stdout.trim()),
+            (0, json!(statuses).to_string().replace(',', ", ").as_str()),
+            "case {case}: {file:?}: {done:?}"
+        );
+    }
+    let before = world.log.all().len();
+    for (case, file) in NOT_UNDERSTOOD {
+        let done = run(Some(file));
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "case {case}: {file:?}: {done:?}");
+    }
+    let absent = run(None);
+    assert_eq!(
+        (absent.code, absent.stdout.as_str()),
+        (125, ""),
+        "case 42: a file that is named and not there"
+    );
+    assert_eq!(world.log.all().len(), before, "nobody was asked anything");
+}
+
 /// Everything a job could do to the records: secrets in places nobody should copy from, and bytes that move a cursor.
 const TALKATIVE: &str = r#"
 import socket

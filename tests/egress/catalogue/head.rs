@@ -46,6 +46,9 @@ fn accepted() -> Vec<Row> {
                  X-Unix-Socket: /var/run/docker.sock\r\nForwarded: for=10.0.0.5\r\nX-Forwarded-Host: evil.com\r\nVia: 1.1 x\r\n\r\n"
             )
         }),
+        good(30, "password", |name| {
+            format!("CONNECT {name}:443 HTTP/1.1\r\nProxy-Authorization: Basic d3Jvbmc6d3Jvbmc=\r\n\r\n")
+        }),
         good(31, "expect", |name| {
             format!("CONNECT {name}:443 HTTP/1.1\r\nHost: {name}:443\r\nExpect: 100-continue\r\n\r\n")
         }),

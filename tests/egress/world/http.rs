@@ -16,6 +16,8 @@ pub(crate) enum Reply {
     },
     /// An event stream, each part sent by itself after a pause, ended by closing the connection.
     Events(Vec<(Duration, Vec<u8>)>),
+    /// These bytes and no others, ended by closing the connection.
+    Raw(Vec<u8>),
 }
 
 impl Reply {
@@ -92,6 +94,7 @@ pub(crate) fn write(writer: &mut impl Write, reply: &Reply) -> std::io::Result<b
                 writer.write_all(bytes)?;
             }
         }
+        Reply::Raw(bytes) => writer.write_all(bytes)?,
     }
     writer.flush()?;
     Ok(matches!(reply, Reply::Whole { .. }))

@@ -104,8 +104,11 @@ fn over_tls(
     let mut reader = BufReader::new(stream);
     while let Some(request) = http::read(&mut reader, &host) {
         let reply = sites.reply(&request);
+        let is_last = request.headers.iter().any(|(name, value)| {
+            name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close")
+        });
         log.note(Event::Request(request));
-        if !http::write(reader.get_mut(), &reply)? {
+        if !http::write(reader.get_mut(), &reply)? || is_last {
             break;
         }
     }
