@@ -1,5 +1,6 @@
 //! Each agent's own settings, as templates. Everything that phones home besides the model is turned off: it would only be
-//! refused, and slowly.
+//! refused, and slowly. No agent asks before it acts: the sandbox is the permission, and the patch is what a person decides
+//! about.
 
 use super::Templates;
 use super::agent::Agent;
@@ -7,9 +8,18 @@ use crate::model::Api;
 
 const CLAUDE_STATE: &str = "{\"hasCompletedOnboarding\": true, \"bypassPermissionsModeAccepted\": true}\n";
 
-/// The `openai` provider of Codex is reserved and prefers a WebSocket, so it gets one of its own.
+const CLAUDE_SETTINGS: &str = r#"{
+  "permissions": {"defaultMode": "bypassPermissions"},
+  "skipDangerousModePermissionPrompt": true
+}
+"#;
+
+/// The `openai` provider of Codex is reserved and prefers a WebSocket, so it gets one of its own. Its sandbox needs
+/// namespaces, which a job cannot make; with it on, no command of Codex runs and no file is written.
 const CODEX: &str = r#"model = "{{MODEL}}"
 model_provider = "pond"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
 web_search = "disabled"
 check_for_update_on_startup = false
 
@@ -25,23 +35,59 @@ web_search = false
 
 [analytics]
 enabled = false
+
+[features]
+apps = false
+plugins = false
+
+[projects."/workspace"]
+trust_level = "trusted"
 "#;
 
 const GEMINI: &str = r#"{
   "general": {"disableAutoUpdate": true, "disableUpdateNag": true},
   "privacy": {"usageStatisticsEnabled": false},
-  "security": {"auth": {"selectedType": "gemini-api-key"}},
-  "tools": {"exclude": ["google_web_search", "web_fetch"]}
+  "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}}
 }
 "#;
 
-const AIDER: &str = "analytics-disable: true\ncheck-update: false\nshow-model-warnings: false\n";
+/// Both web tools have the provider search and fetch.
+const GEMINI_POLICY: &str = r#"[[rule]]
+toolName = ["google_web_search", "web_fetch"]
+decision = "deny"
+priority = 999
+
+[[rule]]
+toolName = "*"
+decision = "allow"
+priority = 998
+allowRedirection = true
+"#;
+
+/// What Aider keeps for itself stays out of the checkout, and so out of the patch; a commit would stay behind and costs a call.
+const AIDER: &str = "analytics-disable: true
+auto-commits: false
+chat-history-file: /tmp/aider.chat.history.md
+check-update: false
+dirty-commits: false
+gitignore: false
+input-history-file: /tmp/aider.input.history
+show-model-warnings: false
+show-release-notes: false
+yes-always: true
+";
 
 pub(super) fn files(agent: Agent, api: Api) -> Templates {
     match agent {
-        Agent::ClaudeCode => vec![(".claude.json", CLAUDE_STATE.to_owned())],
+        Agent::ClaudeCode => vec![
+            (".claude.json", CLAUDE_STATE.to_owned()),
+            (".claude/settings.json", CLAUDE_SETTINGS.to_owned()),
+        ],
         Agent::Codex => vec![(".codex/config.toml", CODEX.to_owned())],
-        Agent::GeminiCli => vec![(".gemini/settings.json", GEMINI.to_owned())],
+        Agent::GeminiCli => vec![
+            (".gemini/settings.json", GEMINI.to_owned()),
+            (".gemini/policies/pond.toml", GEMINI_POLICY.to_owned()),
+        ],
         Agent::Opencode => vec![(".config/opencode/opencode.json", opencode(api))],
         Agent::Aider => vec![(".aider.conf.yml", AIDER.to_owned())],
     }
@@ -56,7 +102,7 @@ fn opencode(api: Api) -> String {
     };
     format!(
         "{{\n  \"model\": \"{provider}/{{{{MODEL}}}}\",\n  \"small_model\": \"{provider}/{{{{MODEL}}}}\",\n  \
-         \"autoupdate\": false,\n  \"share\": \"disabled\",\n  \"provider\": {{\"{provider}\": {{{package}\"options\": \
+         \"autoupdate\": false,\n  \"share\": \"disabled\",\n  \"permission\": {{\"*\": \"allow\"}},\n  \"provider\": {{\"{provider}\": {{{package}\"options\": \
          {{\"baseURL\": \"{{{{BROKER_URL}}}}{path}\", \"apiKey\": \"{{{{SECRET:MODEL_KEY}}}}\"}}, \
          \"models\": {{\"{{{{MODEL}}}}\": {{}}}}}}}}\n}}\n"
     )
@@ -104,7 +150,8 @@ pub(super) fn sdk_environment(api: Api, agent: Agent) -> Templates {
     }
 }
 
-/// What the libraries read. Anthropic's base has no version, OpenAI's has; LiteLLM has names of its own.
+/// What the libraries read. Anthropic's base has no version, OpenAI's has; LiteLLM has names of its own, and for Gemini wants
+/// the version that Google's own library adds.
 pub(super) fn sdk_variables(api: Api) -> Templates {
     let fixed: &[(&'static str, &str)] = match api {
         Api::Anthropic => &[
@@ -119,7 +166,7 @@ pub(super) fn sdk_variables(api: Api) -> Templates {
         ],
         Api::Gemini => &[
             ("GOOGLE_GEMINI_BASE_URL", "{{BROKER_URL}}"),
-            ("GEMINI_API_BASE", "{{BROKER_URL}}"),
+            ("GEMINI_API_BASE", "{{BROKER_URL}}/v1beta"),
             ("GEMINI_API_KEY", "{{SECRET:MODEL_KEY}}"),
         ],
     };

@@ -75,7 +75,7 @@ fn opencode_s_file_is_json_and_codex_has_no_websocket() {
     assert_eq!(
         opencode.files[0].1,
         "{\n  \"model\": \"google/m-1\",\n  \"small_model\": \"google/m-1\",\n  \"autoupdate\": false,\n  \
-         \"share\": \"disabled\",\n  \"provider\": {\"google\": {\"options\": {\"baseURL\": \
+         \"share\": \"disabled\",\n  \"permission\": {\"*\": \"allow\"},\n  \"provider\": {\"google\": {\"options\": {\"baseURL\": \
          \"http://127.0.0.1:8377/v1beta\", \"apiKey\": \"sk-dummy\"}, \"models\": {\"m-1\": {}}}}\n}\n"
     );
     let codex = for_agent(Agent::Codex, Api::Openai, &values(&no_secret)).unwrap().unwrap();

@@ -72,6 +72,15 @@ const fn long(mut row: Row, above: u64) -> Row {
     row
 }
 
+/// A limit of its own on what it writes. It is set where a client leaves its limit open, and the API refuses a larger one.
+const fn writing(mut row: Row, max_output: u64) -> Row {
+    row.max_output = max_output;
+    row
+}
+
+const GEMINI_OUTPUT: u64 = 65_535;
+const GPT_4O_OUTPUT: u64 = 16_384;
+
 const HAIKU_5_5: Row = Row {
     ids: &["claude-haiku-5-5"],
     input: 100,
@@ -119,12 +128,12 @@ const ROWS: &[Row] = &[
     plain(&["gpt-5.4-nano"], 200, 20, 1250),
     plain(&["gpt-5.1", "gpt-5", "gpt-5-codex", "gpt-5.1-codex"], 1250, 125, 10_000),
     plain(&["gpt-5-mini"], 250, 25, 2000),
-    plain(&["gpt-4o"], 2500, 1250, 10_000),
-    plain(&["gpt-4o-mini"], 150, 75, 600),
-    long(plain(&["gemini-3.1-pro-preview"], 2000, 200, 12_000), 200_000),
-    long(plain(&["gemini-2.5-pro"], 1250, 125, 10_000), 200_000),
-    plain(&["gemini-2.5-flash"], 300, 30, 2500),
-    plain(&["gemini-2.5-flash-lite"], 100, 10, 400),
+    writing(plain(&["gpt-4o"], 2500, 1250, 10_000), GPT_4O_OUTPUT),
+    writing(plain(&["gpt-4o-mini"], 150, 75, 600), GPT_4O_OUTPUT),
+    writing(long(plain(&["gemini-3.1-pro-preview"], 2000, 200, 12_000), 200_000), GEMINI_OUTPUT),
+    writing(long(plain(&["gemini-2.5-pro"], 1250, 125, 10_000), 200_000), GEMINI_OUTPUT),
+    writing(plain(&["gemini-2.5-flash"], 300, 30, 2500), GEMINI_OUTPUT),
+    writing(plain(&["gemini-2.5-flash-lite"], 100, 10, 400), GEMINI_OUTPUT),
 ];
 
 /// A thousandth of a dollar in micro-cents.
@@ -178,6 +187,13 @@ mod tests {
                 && input < output;
             assert!(in_order, "{id}");
         }
+    }
+
+    #[test]
+    fn a_limit_that_the_api_would_refuse_is_never_set() {
+        let limits =
+            ["gpt-4o-mini", "gpt-5", "gemini-2.5-pro"].map(|id| built_in(id).map(|price| price.max_output));
+        assert_eq!(limits, [Some(16_384), Some(128_000), Some(65_535)]);
     }
 
     #[test]

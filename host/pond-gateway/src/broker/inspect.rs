@@ -6,7 +6,7 @@
 use pond_policy::model::Api;
 use thiserror::Error;
 
-use super::json::{Json, JsonFault, with_field, with_value};
+use super::json::{Json, JsonFault, with_field, with_text_field, with_value};
 use super::media::holds_media;
 use super::route::{Call, Route};
 use super::rules;
@@ -44,7 +44,10 @@ pub enum LimitField {
     MaxOutputTokens,
     MaxCompletionTokens,
     MaxTokens,
+    /// In an object of its own, which is absent.
     GenerationConfig,
+    /// In the object that is there.
+    InGenerationConfig,
 }
 
 /// Chat Completions has two names for its limit, and a compatible server may know only the older, `max_tokens`.
@@ -199,6 +202,10 @@ impl Inspected {
             OutputLimit::Open(LimitField::GenerationConfig) => {
                 let config = format!("{{\"maxOutputTokens\":{number}}}");
                 with_field(&self.body, "generationConfig", &config)
+            }
+            OutputLimit::Open(LimitField::InGenerationConfig) => {
+                let longer = |config: &str| with_text_field(config, "maxOutputTokens", &number);
+                with_value(&self.body, "generationConfig", longer).unwrap_or(self.body)
             }
         }
     }

@@ -84,6 +84,11 @@ pub(super) fn with_field(body: &[u8], key: &str, value: &str) -> Vec<u8> {
     [before, field.as_bytes(), after].concat()
 }
 
+/// The same of an object inside a body.
+pub(super) fn with_text_field(object: &str, key: &str, value: &str) -> String {
+    String::from_utf8_lossy(&with_field(object.as_bytes(), key, value)).into_owned()
+}
+
 /// The body with another value for a key that is there; everything else byte for byte.
 pub(super) fn with_value(body: &[u8], key: &str, change: impl FnOnce(&str) -> String) -> Option<Vec<u8>> {
     let entries: std::collections::HashMap<String, &RawValue> = serde_json::from_slice(body).ok()?;

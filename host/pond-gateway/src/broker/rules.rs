@@ -11,6 +11,7 @@ use super::route::{Call, Route};
 const ANTHROPIC_CLIENT_TOOLS: [&str; 4] = ["bash_", "text_editor_", "computer_", "memory_"];
 const RESPONSES_CLIENT_TOOLS: [&str; 4] = ["function", "custom", "local_shell", "apply_patch"];
 const CHAT_CLIENT_TOOLS: [&str; 2] = ["function", "custom"];
+const OTHER_INSTRUCTION: &str = "system_instruction";
 /// Service tiers that cost the list price.
 const LIST_PRICE_TIERS: [&str; 3] = ["auto", "default", "standard_only"];
 
@@ -53,7 +54,7 @@ pub(super) fn responses(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
         return Err(InspectFault::Stored("store"));
     }
     if !provider_tools {
-        check_tools(tree, false, |kind| RESPONSES_CLIENT_TOOLS.contains(&kind))?;
+        check_grouped_tools(tree)?;
     }
     if let Some(input) = tree.get("input") {
         check_parts(input, provider_tools)?;
@@ -111,8 +112,10 @@ pub(super) fn chat(tree: &Json<'_>, api: Api, provider_tools: bool) -> Result<Fo
 }
 
 pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Result<Found, InspectFault> {
-    // The API reads both spellings of a field; only one of them is judged, so the other may not be there.
-    let snake = |(key, _): &(std::borrow::Cow<'_, str>, Json<'_>)| key.contains('_');
+    // The API reads both spellings of a field; only one of them is judged, so the other may not be there. Of the one field
+    // whose other spelling is in use (by LiteLLM) both are.
+    let snake =
+        |(key, _): &(std::borrow::Cow<'_, str>, Json<'_>)| key.contains('_') && key != OTHER_INSTRUCTION;
     let config = object(tree, "generationConfig")?;
     let tools = objects(tree, "tools")?;
     let places = [Some(tree), config].into_iter().flatten().chain(tools);
@@ -136,7 +139,9 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
         if tools.iter().flat_map(Json::entries).any(|(key, _)| key != "functionDeclarations") {
             return Err(InspectFault::ProviderEgress("tools"));
         }
-        for part in ["contents", "systemInstruction"].into_iter().filter_map(|key| tree.get(key)) {
+        for part in
+            ["contents", "systemInstruction", OTHER_INSTRUCTION].into_iter().filter_map(|key| tree.get(key))
+        {
             check_file_data(part)?;
         }
     }
@@ -144,9 +149,11 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
     if given == Some(0) {
         return Err(InspectFault::Field("maxOutputTokens"));
     }
-    let open = match has_key(tree, "generationConfig") {
-        true => OutputLimit::Unlimited,
-        false => OutputLimit::Open(LimitField::GenerationConfig),
+    let open = match config {
+        Some(config) if has_key(config, "maxOutputTokens") => OutputLimit::Unlimited,
+        Some(_) => OutputLimit::Open(LimitField::InGenerationConfig),
+        None if has_key(tree, "generationConfig") => OutputLimit::Unlimited,
+        None => OutputLimit::Open(LimitField::GenerationConfig),
     };
     let candidates = config.map_or(Ok(None), |config| whole(config, "candidateCount"))?;
     Ok(Found {
@@ -199,6 +206,15 @@ fn check_tools(
     if objects(tree, "tools")?.iter().all(fine) { Ok(()) } else { Err(InspectFault::ProviderEgress("tools")) }
 }
 
+/// Responses: tools the client runs, one by one or grouped under a name. Items of the input bring such lists as well.
+fn check_grouped_tools(holder: &Json<'_>) -> Result<(), InspectFault> {
+    objects(holder, "tools")?.iter().try_for_each(|tool| match tool.get("type").and_then(Json::text) {
+        Some("namespace") => check_grouped_tools(tool),
+        Some(kind) if RESPONSES_CLIENT_TOOLS.contains(&kind) => Ok(()),
+        Some(_) | None => Err(InspectFault::ProviderEgress("tools")),
+    })
+}
+
 /// Anthropic: a `source` that is not carried in the request itself. What a model passed to a tool is not a request.
 fn check_sources(node: &Json<'_>) -> Result<(), InspectFault> {
     if let Some(source) = node.get("source") {
@@ -214,7 +230,7 @@ fn check_sources(node: &Json<'_>) -> Result<(), InspectFault> {
     children.chain(node.items()).try_for_each(check_sources)
 }
 
-/// OpenAI: images and files by address or by id, and references to what the provider kept.
+/// OpenAI: images and files by address or by id, tools brought by an item, and references to what the provider kept.
 fn check_parts(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault> {
     if node.get("type").and_then(Json::text) == Some("item_reference") {
         return Err(InspectFault::Stored("item_reference"));
@@ -225,6 +241,7 @@ fn check_parts(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault
                 return Err(InspectFault::ProviderEgress("a URL to fetch"));
             }
             "file_id" if *value != Json::Null => return Err(InspectFault::Stored("file_id")),
+            "tools" if !provider_tools => check_grouped_tools(node)?,
             _ => check_parts(value, provider_tools)?,
         }
     }

@@ -79,6 +79,25 @@ async fn c108_an_open_length_is_limited_to_what_is_affordable() {
     let world = World::with(order(Microcents::from_cents(10)), |_| json_ok("{}")).await;
     world.ask(2, "/v1beta/models/gemini-2.5-pro:generateContent", r#"{"contents":[]}"#).await;
     assert!(world.seen()[0].text().starts_with("{\"generationConfig\":{\"maxOutputTokens\":"));
+    let world = World::with(order(Microcents::from_cents(10)), |_| json_ok("{}")).await;
+    let config = r#"{"contents":[], "generationConfig": {"temperature":1,"thinkingConfig":{}}}"#;
+    world.ask(2, "/v1beta/models/gemini-2.5-pro:generateContent", config).await;
+    let sent: Value = serde_json::from_str(&world.seen()[0].text()).unwrap();
+    let limit = sent["generationConfig"]["maxOutputTokens"].as_u64().unwrap();
+    assert!(limit > 256 && limit < built_in("gemini-2.5-pro").unwrap().max_output, "{limit}");
+    assert_eq!(sent["generationConfig"]["temperature"], 1);
+}
+
+/// Without a place for a limit the whole of what the model can write has to fit.
+#[tokio::test]
+async fn c108_a_limit_of_null_is_none() {
+    let world = World::with(order(Microcents::from_cents(10)), |_| json_ok("{}")).await;
+    for config in ["null", r#"{"maxOutputTokens":null}"#] {
+        let body = format!(r#"{{"contents":[],"generationConfig":{config}}}"#);
+        let answer = world.ask(2, "/v1beta/models/gemini-2.5-pro:generateContent", &body).await;
+        assert!(answer.starts_with("HTTP/1.1 403 pond: the cost ceiling"), "{config}: {answer}");
+    }
+    assert_eq!(world.seen().len(), 0);
 }
 
 #[tokio::test]

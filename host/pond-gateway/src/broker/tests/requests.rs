@@ -200,6 +200,30 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
     (
         1,
         "/v1/responses",
+        r#""tools":[{"type":"namespace","tools":[{"type":"function"},{"type":"web_search"}]}]"#,
+        "provider_egress",
+    ),
+    (
+        1,
+        "/v1/responses",
+        r#""input":[{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]}]"#,
+        "provider_egress",
+    ),
+    (
+        1,
+        "/v1/responses",
+        r#""input":[{"type":"additional_tools","tools":[{"type":"namespace","tools":[{"type":"mcp"}]}]}]"#,
+        "provider_egress",
+    ),
+    (
+        1,
+        "/v1/responses",
+        r#""input":[{"type":"tool_search_output","tools":[{"type":"code_interpreter"}]}]"#,
+        "provider_egress",
+    ),
+    (
+        1,
+        "/v1/responses",
         r#""input":[{"content":[{"type":"input_image","image_url":"https://evil"}]}]"#,
         "provider_egress",
     ),
@@ -238,6 +262,12 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
         r#""contents":[{"parts":[{"fileData":{"fileUri":"https://evil"}}]}]"#,
         "provider_egress",
     ),
+    (
+        2,
+        "/v1beta/models/gemini-2.5-pro:generateContent",
+        r#""system_instruction":{"parts":[{"fileData":{"fileUri":"https://evil"}}]}"#,
+        "provider_egress",
+    ),
     (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""cachedContent":"c""#, "provider_storage"),
 ];
 
@@ -260,6 +290,8 @@ const MISSHAPEN: &[(usize, &str, &str)] = &[
     (0, "/v1/messages", r#""tools":{"type":"web_search_20250305"}"#),
     (0, "/v1/messages", r#""tools":[[{"type":"web_search_20250305"}]]"#),
     (1, "/v1/responses", r#""tools":{"type":"web_search"}"#),
+    (1, "/v1/responses", r#""tools":[{"type":"namespace","tools":{"type":"web_search"}}]"#),
+    (1, "/v1/responses", r#""input":[{"type":"additional_tools","tools":{"type":"web_search"}}]"#),
     (1, "/v1/chat/completions", r#""tools":"web_search""#),
     (1, "/v1/chat/completions", r#""modalities":"audio""#),
     (1, "/v1/chat/completions", r#""modalities":{"0":"audio"}"#),
@@ -298,11 +330,29 @@ async fn c109_the_client_s_own_tools_and_inline_pictures_pass() {
     let answer = world.ask(0, "/v1/messages", body).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(world.seen()[0].text(), body);
+    let body = r#"{"contents":[],"system_instruction":{"parts":[{"text":"a"}]},"generationConfig":{"maxOutputTokens":9}}"#;
+    assert!(world.ask(2, GENERATE, body).await.starts_with("HTTP/1.1 200 "), "as LiteLLM spells it");
     let mut order = order(pond_policy::model::Microcents::from_cents(5000));
     order.models[0].provider_tools = true;
     let open = World::with(order, |_| json_ok(ANSWER)).await;
     let body = r#"{"model":"claude-sonnet-4-5","max_tokens":9,"tools":[{"type":"web_search_20250305"}]}"#;
     assert!(open.ask(0, "/v1/messages", body).await.starts_with("HTTP/1.1 200 "));
+}
+
+/// As Codex sends them: groups of functions, in the body for some models and in an item of the input for others.
+#[tokio::test]
+async fn c109_groups_of_the_client_s_tools_pass() {
+    let world = quiet().await;
+    let group = r#"{"type":"namespace","name":"agents","tools":[{"type":"function","name":"close",
+        "parameters":{"properties":{"image_url":{"type":"string"}}}},{"type":"custom","name":"exec"}]}"#;
+    for field in [
+        format!(r#""tools":[{{"type":"function","name":"a"}},{group}]"#),
+        format!(r#""input":[{{"type":"additional_tools","role":"developer","tools":[{group}]}}]"#),
+    ] {
+        let body = format!(r#"{{"model":"gpt-5","max_output_tokens":9,"store":false,{field}}}"#);
+        let answer = world.ask(1, "/v1/responses", &body).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{field}: {answer}");
+    }
 }
 
 #[tokio::test]
