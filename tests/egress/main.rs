@@ -3,6 +3,7 @@
 //! Every attack has its control: the same bytes without the gateway reach their target, or the row proves nothing.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod agents;
 mod broker;
 mod catalogue;
 mod clients;

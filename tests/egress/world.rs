@@ -9,6 +9,7 @@ pub(crate) mod log;
 pub(crate) mod models;
 pub(crate) mod servers;
 pub(crate) mod sides;
+pub(crate) mod turns;
 pub(crate) mod zone;
 
 use std::collections::HashMap;

@@ -34,18 +34,18 @@ fn streams(request: &Request) -> bool {
     serde_json::from_slice::<Value>(&request.body).is_ok_and(|body| body["stream"] == true)
 }
 
-fn json_reply(body: &Value) -> Reply {
+pub(super) fn json_reply(body: &Value) -> Reply {
     Reply::ok("application/json", body.to_string())
 }
 
 /// Events with a name each, as a stream.
-fn named(events: &[Value]) -> Reply {
+pub(super) fn named(events: &[Value]) -> Reply {
     let text =
         |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
     Reply::Events(events.iter().map(|event| (PACE, text(event).into_bytes())).collect())
 }
 
-fn unnamed(events: &[Value], last: &str) -> Reply {
+pub(super) fn unnamed(events: &[Value], last: &str) -> Reply {
     let texts = events.iter().map(|event| format!("data: {event}\n\n")).chain([last.to_owned()]);
     Reply::Events(texts.map(|text| (PACE, text.into_bytes())).collect())
 }

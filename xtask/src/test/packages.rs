@@ -1,4 +1,4 @@
-//! The Debian packages that tests call, and nothing else.
+//! What tests call: Debian packages, and one agent from npm below `target/xtask`. Nothing else.
 
 use anyhow::Result;
 
@@ -33,10 +33,25 @@ const PACKAGES: [(&str, &str); 21] = [
 /// Clients of the test internet that many machines have from elsewhere: program, and the package that brings it.
 const PROGRAMS: [(&str, &str); 3] = [("javac", "default-jdk-headless"), ("node", "nodejs"), ("npm", "npm")];
 
+/// The last Claude Code that is one file of JavaScript: 45 MB, where later ones bring a runtime of 230.
+const CLAUDE_CODE: (&str, &str) = ("@anthropic-ai/claude-code", "2.1.87");
+
 pub(super) fn install(shop: &Shop) -> Result<()> {
     let missing = PROGRAMS.into_iter().filter(|(program, _)| !is_there(shop, program));
     let missing = missing.map(|(program, package)| (package, program));
-    debian::install(&shop.root, &shop.log, &PACKAGES.into_iter().chain(missing).collect::<Vec<_>>())
+    debian::install(&shop.root, &shop.log, &PACKAGES.into_iter().chain(missing).collect::<Vec<_>>())?;
+    claude_code(shop)
+}
+
+fn claude_code(shop: &Shop) -> Result<()> {
+    let (package, version) = CLAUDE_CODE;
+    let place = shop.target.join("xtask").join(format!("claude-code-{version}"));
+    if place.join("node_modules/.bin/claude").exists() {
+        return Ok(());
+    }
+    let (place, wanted) = (place.to_string_lossy(), format!("{package}@{version}"));
+    let quietly = ["npm", "install", "--no-audit", "--no-fund", "--omit=optional", "--prefix"];
+    shop.step(shop.command(&[&quietly[..], &[&*place, &wanted]].concat()))
 }
 
 fn is_there(shop: &Shop, program: &str) -> bool {
