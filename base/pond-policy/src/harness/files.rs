@@ -6,7 +6,12 @@ use super::Templates;
 use super::agent::Agent;
 use crate::model::Api;
 
-const CLAUDE_STATE: &str = "{\"hasCompletedOnboarding\": true, \"bypassPermissionsModeAccepted\": true}\n";
+const CLAUDE_STATE: &str = r#"{
+  "hasCompletedOnboarding": true,
+  "bypassPermissionsModeAccepted": true,
+  "projects": {"/workspace": {"hasTrustDialogAccepted": true}}
+}
+"#;
 
 const CLAUDE_SETTINGS: &str = r#"{
   "permissions": {"defaultMode": "bypassPermissions"},
@@ -102,8 +107,8 @@ fn opencode(api: Api) -> String {
     };
     format!(
         "{{\n  \"model\": \"{provider}/{{{{MODEL}}}}\",\n  \"small_model\": \"{provider}/{{{{MODEL}}}}\",\n  \
-         \"autoupdate\": false,\n  \"share\": \"disabled\",\n  \"permission\": {{\"*\": \"allow\"}},\n  \"provider\": {{\"{provider}\": {{{package}\"options\": \
-         {{\"baseURL\": \"{{{{BROKER_URL}}}}{path}\", \"apiKey\": \"{{{{SECRET:MODEL_KEY}}}}\"}}, \
+         \"autoupdate\": false,\n  \"share\": \"disabled\",\n  \"permission\": {{\"*\": \"allow\"}},\n  \
+         \"provider\": {{\"{provider}\": {{{package}\"options\": {{\"baseURL\": \"{{{{BROKER_URL}}}}{path}\", \"apiKey\": \"{{{{SECRET:MODEL_KEY}}}}\"}}, \
          \"models\": {{\"{{{{MODEL}}}}\": {{}}}}}}}}\n}}\n"
     )
 }
@@ -119,6 +124,7 @@ pub(super) fn environment(agent: Agent, api: Api) -> Templates {
             ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "{{MODEL}}"),
             ("CLAUDE_CODE_SUBAGENT_MODEL", "{{MODEL}}"),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1"),
         ],
         Agent::Codex => &[],
         Agent::GeminiCli => &[("GEMINI_MODEL", "{{MODEL}}")],

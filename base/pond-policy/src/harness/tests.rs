@@ -69,6 +69,50 @@ fn every_agent_is_led_to_the_broker_and_given_no_other_key() {
     assert_eq!(Agent::of_program("claude2"), None);
 }
 
+/// A job cannot make namespaces, so an agent that insists on a sandbox of its own does nothing at all; one that asks
+/// before it acts does nothing where nobody answers.
+#[test]
+fn no_agent_asks_or_confines_itself() {
+    for (agent, api, path, expected) in [
+        (
+            Agent::ClaudeCode,
+            Api::Anthropic,
+            ".claude/settings.json",
+            "\"defaultMode\": \"bypassPermissions\"",
+        ),
+        (
+            Agent::ClaudeCode,
+            Api::Anthropic,
+            ".claude.json",
+            "\"/workspace\": {\"hasTrustDialogAccepted\": true}",
+        ),
+        (
+            Agent::Codex,
+            Api::Openai,
+            ".codex/config.toml",
+            "approval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n",
+        ),
+        (Agent::GeminiCli, Api::Gemini, ".gemini/settings.json", "\"folderTrust\": {\"enabled\": false}"),
+        (
+            Agent::GeminiCli,
+            Api::Gemini,
+            ".gemini/policies/pond.toml",
+            "toolName = \"*\"\ndecision = \"allow\"\n",
+        ),
+        (
+            Agent::Opencode,
+            Api::OpenaiChat,
+            ".config/opencode/opencode.json",
+            "\"permission\": {\"*\": \"allow\"}",
+        ),
+        (Agent::Aider, Api::Anthropic, ".aider.conf.yml", "yes-always: true\n"),
+    ] {
+        let harness = for_agent(agent, api, &values(&no_secret)).unwrap().unwrap();
+        let file = harness.files.iter().find(|(own, _)| own == path).map(|(_, text)| text.as_str());
+        assert!(file.is_some_and(|text| text.contains(expected)), "{agent}: {path}: {file:?}");
+    }
+}
+
 #[test]
 fn opencode_s_file_is_json_and_codex_has_no_websocket() {
     let opencode = for_agent(Agent::Opencode, Api::Gemini, &values(&no_secret)).unwrap().unwrap();
