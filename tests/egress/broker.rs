@@ -94,7 +94,7 @@ fn status(reply: &Value) -> u16 {
 }
 
 #[test]
-fn each_provider_is_reached_with_the_real_key_and_no_other() {
+fn c98_c113_each_provider_is_reached_with_the_real_key_and_no_other() {
     let chat = json!({ "model": "gpt-4o-mini", "max_tokens": 50, "messages": [{ "role": "user", "content": "hi" }] });
     let responses = json!({ "model": "gpt-5-mini", "max_output_tokens": 50, "input": "hi", "store": false });
     let generate = json!({ "contents": [{ "parts": [{ "text": "hi" }] }], "generationConfig": { "maxOutputTokens": 50 } });
@@ -147,7 +147,7 @@ fn each_provider_is_reached_with_the_real_key_and_no_other() {
 }
 
 #[test]
-fn a_stream_arrives_byte_for_byte() {
+fn c119_a_stream_arrives_byte_for_byte() {
     let world = world("anthropic", ANTHROPIC, "claude-haiku-4-5", 5);
     let told = call(&world, &[post("/v1/messages?beta=true", "x-api-key: {KEY}\r\n", &message(true))]);
     let reply = told["replies"][0].as_str().unwrap();
@@ -207,7 +207,7 @@ fn what_is_not_on_the_list_never_leaves() {
 
 /// Headers that would say more than the request, and one key too many (cases 97 to 100).
 #[test]
-fn headers_of_the_job_do_not_go_up() {
+fn c97_c98_c99_c100_headers_of_the_job_do_not_go_up() {
     let world = world("anthropic", ANTHROPIC, "claude-haiku-4-5", 5);
     let headers = "x-api-key: {KEY}\r\nHost2: x\r\nAuthorization: Bearer sk-attacker\r\nx-goog-api-key: sk-attacker\r\n\
                    X-Forwarded-For: 10.0.0.1\r\nCookie: sk-attacker\r\nanthropic-workspace-id: w\r\nVia: 1.1 x\r\n";
@@ -221,7 +221,7 @@ fn headers_of_the_job_do_not_go_up() {
 
 /// However many ask at once, what was spent stays below the ceiling (cases 108, 128 and 130).
 #[test]
-fn a_crowd_spends_no_more_than_the_ceiling() {
+fn c108_c128_c130_a_crowd_spends_no_more_than_the_ceiling() {
     // A thousand tokens at half a thousandth of a cent each: three such answers and their questions fit into two cents.
     let world = world("anthropic", ANTHROPIC, "claude-haiku-4-5", 1000);
     let mut body = message(false);

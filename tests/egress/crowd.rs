@@ -35,7 +35,7 @@ fn job(world: &World, rule: &str, script: &str) -> Value {
 }
 
 #[test]
-fn a_wildcard_names_a_bounded_number_of_hosts() {
+fn c61_a_wildcard_names_a_bounded_number_of_hosts() {
     let world = World::new(Plan::default());
     let script = r#"print(json.dumps([status(f"n{n}.wild.pondworld.net") for n in range(258)] + [status("n0.wild.pondworld.net")]))"#;
     let statuses = job(&world, &format!("*.wild.{DOMAIN}"), script);
@@ -46,7 +46,7 @@ fn a_wildcard_names_a_bounded_number_of_hosts() {
 }
 
 #[test]
-fn many_who_ask_for_one_name_ask_once() {
+fn c68_many_who_ask_for_one_name_ask_once() {
     let name = format!("slow.{DOMAIN}");
     let script = Script::Late(200, vec![public(&name).into()]);
     let world = World::new(Plan { names: vec![(name.clone(), script)], ..Plan::default() });
@@ -60,7 +60,7 @@ with ThreadPoolExecutor(100) as pool:
 }
 
 #[test]
-fn tunnels_are_counted_and_given_back() {
+fn c84_tunnels_are_counted_and_given_back() {
     let world = World::new(Plan::default());
     let name = format!("busy.{DOMAIN}");
     let script = r#"
@@ -80,7 +80,7 @@ print(json.dumps([
 
 /// Clients that vanish while their host is dialled hold nothing.
 #[test]
-fn a_client_that_resets_frees_its_tunnel() {
+fn c22_c82_a_client_that_resets_frees_its_tunnel() {
     let hole = format!("hole.wild.{DOMAIN}");
     let script = Script::Addresses(vec![BLACK_HOLE.into()]);
     let world = World::new(Plan { names: vec![(hole, script)], ..Plan::default() });
@@ -98,7 +98,7 @@ print(json.dumps(status("good.wild.pondworld.net")))"#;
 
 /// The end of a job is the end of everything it had open.
 #[test]
-fn a_killed_job_leaves_no_tunnel() {
+fn c86_a_killed_job_leaves_no_tunnel() {
     let world = World::new(Plan::default());
     let name = format!("kept.{DOMAIN}");
     world.write(
@@ -119,7 +119,7 @@ fn a_killed_job_leaves_no_tunnel() {
 
 /// Without its gateway a job has no way out, and no other appears.
 #[test]
-fn a_killed_gateway_leaves_everything_closed() {
+fn c86_a_killed_gateway_leaves_everything_closed() {
     let world = World::new(Plan::default());
     let name = format!("kept.{DOMAIN}");
     let script = r#"
@@ -163,7 +163,7 @@ fn gateway_of(pond: u32) -> Pid {
 
 /// Whoever asks on a job's behalf, from within, gets the job's verdict.
 #[test]
-fn a_relay_inside_changes_nothing() {
+fn c89_a_relay_inside_changes_nothing() {
     let world = World::new(Plan::default());
     let script = r#"
 def pump(a, b):

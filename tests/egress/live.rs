@@ -193,7 +193,7 @@ fn c43_c44_a_change_that_may_not_be_made_changes_nothing() {
 
 /// What a job did on the network is known even if nobody lived to sum it up (case 92).
 #[test]
-fn the_record_of_a_killed_run_is_kept() {
+fn c92_the_record_of_a_killed_run_is_kept() {
     let world = world();
     let mut live = Live::start(&world, &["--allow-host", "old.pondworld.net"]);
     assert_eq!(live.tell("status denied.pondworld.net"), "403");

@@ -138,7 +138,7 @@ send(b"CONNECT denied.pondworld.net:443 HTTP/1.1\r\n\r\n")
 "#;
 
 #[test]
-fn records_hold_verdicts_and_never_what_was_said() {
+fn c24_c88_c92_records_hold_verdicts_and_never_what_was_said() {
     let world = World::new(Plan::default());
     let ca = world.trust();
     world.write("talk.py", TALKATIVE);
@@ -210,7 +210,7 @@ pub(crate) fn files_below(directory: &Path) -> Vec<(String, Vec<u8>)> {
 /// Case 136 again: whoever asks for it, a model's upstream is the broker's alone.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
-fn the_upstream_of_a_model_is_on_no_list() {
+fn c136_the_upstream_of_a_model_is_on_no_list() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pond.toml");
     let text = "[model.own]\napi = \"openai-chat\"\nupstream = \"https://llm.pondworld.net\"\ncredential = \"env:X\"\nmodels = [\"m\"]\n\n[price.m]\ninput = 1.0\noutput = 1.0\nmax_input = 1000\nmax_output = 1000\n";

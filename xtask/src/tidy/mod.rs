@@ -1,6 +1,7 @@
 //! The rules of the house that neither the compiler nor clippy can keep, one file each.
 //! A rule is a pure function from the tree to its findings; nothing here changes a file except blessing pins.
 
+mod cases;
 mod deny;
 mod docs;
 mod edges;
@@ -24,7 +25,7 @@ use anyhow::Result;
 
 use tree::Tree;
 
-const RULES: [fn(&Tree) -> Vec<Finding>; 13] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
     edges::check,
     manifests::check,
     deny::bans::check,
@@ -38,6 +39,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 13] = [
     pins::check,
     words::check,
     rooms::check,
+    cases::check,
 ];
 
 /// One broken rule, shown as `path:line: rule: what to do`.
@@ -79,6 +81,11 @@ pub(crate) fn check(root: &Path) -> Result<bool> {
         deny::bans::duplicates(&tree).len(),
     );
     Ok(findings.is_empty())
+}
+
+/// The table of egress cases: its place and what it should say.
+pub(crate) fn cases(root: &Path) -> Result<(&'static str, String)> {
+    Ok((cases::TABLE, cases::table(&Tree::load(root)?)))
 }
 
 pub(crate) fn bless_pins(root: &Path) -> Result<bool> {
