@@ -78,6 +78,23 @@ print(json.dumps([
     assert_eq!(job(&world, &name, script), json!([["200"], "429", true, [200, 200, 200]]));
 }
 
+/// Where the site does not say what its IPv6 addresses hide, none of them is dialled.
+#[test]
+fn c57_without_the_sites_word_only_ipv4_is_dialled() {
+    let (v4, v6) = ("93.184.216.34".parse().unwrap(), "2a00:64::a00:5".parse().unwrap());
+    let name = |label: &str| format!("{label}.wild.{DOMAIN}");
+    let names = vec![
+        ("ipv4only.arpa".to_owned(), Script::ServerFailure),
+        (name("both"), Script::Addresses(vec![v4, v6])),
+        (name("six"), Script::Addresses(vec![v6])),
+    ];
+    let world = World::new(Plan { names, ..Plan::default() });
+    let script =
+        r#"print(json.dumps([status("both.wild.pondworld.net"), status("six.wild.pondworld.net")]))"#;
+    assert_eq!(job(&world, &format!("*.wild.{DOMAIN}"), script), json!([200, 502]));
+    assert_eq!(world.log.dials(), [std::net::SocketAddr::new(v4, 443)]);
+}
+
 /// Clients that vanish while their host is dialled hold nothing.
 #[test]
 fn c22_c82_a_client_that_resets_frees_its_tunnel() {

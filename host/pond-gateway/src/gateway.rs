@@ -6,7 +6,7 @@ use pond_policy::egress::{
     Denial, DenialCode, Destination, Host, HostName, Nat64Prefix, Permit, Pinned, Port,
 };
 use pond_wire::gateway::{Door, doors};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use tokio::sync::watch;
 
 use crate::aliases::Aliases;
@@ -29,6 +29,7 @@ pub(crate) struct Gateway {
     pub(crate) aliases: Aliases,
     pub(crate) resolver: Resolver,
     pub(crate) pool: Arc<Pool>,
+    /// As the host was told; without it the site is asked.
     pub(crate) nat64: Option<Nat64Prefix>,
     /// Absent when the order names no model.
     pub(crate) broker: OnceLock<Broker>,
@@ -61,7 +62,27 @@ impl Gateway {
         let own = dial::own_addresses(&addresses).map_err(|_| {
             Denial::at_door(DenialCode::DialFailed, &target, "this machine's addresses are not known")
         })?;
-        permit.pin_behind_nat64(&addresses, &own, self.nat64)
+        self.pin_to(permit, &addresses, &own).await
+    }
+
+    /// Judges every address a name has. On a site that hides IPv4 addresses in IPv6 ones, it is those inside that count; when
+    /// the site does not say, no IPv6 address is dialled.
+    async fn pin_to(
+        &self,
+        permit: Permit,
+        addresses: &[IpAddr],
+        own: &[IpAddr],
+    ) -> Result<Pinned, Denial> {
+        if let Some(told) = self.nat64 {
+            return permit.pin_behind_nat64(addresses, own, &[told]);
+        }
+        if addresses.iter().all(IpAddr::is_ipv4) {
+            return permit.pin(addresses, own);
+        }
+        match self.resolver.nat64().await {
+            Some(prefixes) => permit.pin_behind_nat64(addresses, own, &prefixes),
+            None => permit.pin(addresses, own)?.over_ipv4(),
+        }
     }
 
     /// A client left while its way was being opened. The name may have been looked up by then, so it is in the record.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hickory_proto::rr::RecordType;
+use hickory_proto::rr::{RData, Record, RecordType};
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
@@ -17,7 +17,7 @@ use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{Resolver as Hickory, TokioResolver};
-use pond_policy::egress::{Denial, HostName, Permit};
+use pond_policy::egress::{Denial, HostName, Nat64Prefix, Permit};
 use tokio::sync::{OnceCell, Semaphore};
 
 const TOTAL: Duration = Duration::from_secs(5);
@@ -30,12 +30,25 @@ const PARALLEL: usize = 32;
 const MAX_ALIASES: usize = 16;
 const MAX_CACHED: usize = 1024;
 const LONGEST_CACHED: Duration = Duration::from_secs(300);
+/// The name by which a site shows where it hides IPv4 addresses (RFC 7050). Nobody owns it, so it tells nobody anything.
+const NAT64_NAME: &str = "ipv4only.arpa.";
+/// How long a site that did not answer is not asked again.
+const NAT64_PAUSE: Duration = Duration::from_secs(30);
 
 /// Asks the site's name servers.
 pub(crate) struct Resolver {
     servers: TokioResolver,
     gate: Semaphore,
     cache: Mutex<HashMap<HostName, Arc<OnceCell<Answer>>>>,
+    nat64: tokio::sync::Mutex<Nat64>,
+}
+
+/// Where this site hides IPv4 addresses, as far as it said.
+#[derive(Debug)]
+enum Nat64 {
+    NotAsked,
+    NoAnswer(Instant),
+    Shown(Arc<[Nat64Prefix]>),
 }
 
 impl std::fmt::Debug for Resolver {
@@ -57,7 +70,30 @@ impl Resolver {
         let servers = Hickory::builder_with_config(config, TokioRuntimeProvider::default())
             .with_options(options())
             .build()?;
-        Ok(Self { servers, gate: Semaphore::new(PARALLEL), cache: Mutex::default() })
+        let nat64 = tokio::sync::Mutex::new(Nat64::NotAsked);
+        Ok(Self { servers, gate: Semaphore::new(PARALLEL), cache: Mutex::default(), nat64 })
+    }
+
+    /// The prefixes under which this site hides IPv4 addresses, asked for once, by whoever first meets an IPv6 address.
+    /// `None`: it did not say.
+    pub(crate) async fn nat64(&self) -> Option<Arc<[Nat64Prefix]>> {
+        let mut known = self.nat64.lock().await;
+        match &*known {
+            Nat64::Shown(prefixes) => return Some(Arc::clone(prefixes)),
+            Nat64::NoAnswer(when) if when.elapsed() < NAT64_PAUSE => return None,
+            Nat64::NoAnswer(_) | Nat64::NotAsked => {}
+        }
+        let asked = tokio::time::timeout(ONE_TRY, self.servers.ipv6_lookup(NAT64_NAME)).await;
+        let prefixes: Arc<[Nat64Prefix]> = match asked {
+            Ok(Ok(found)) => found.answers().iter().filter_map(shown).collect(),
+            Ok(Err(fault)) if fault.is_no_records_found() => Arc::from([]),
+            Ok(Err(_)) | Err(_) => {
+                *known = Nat64::NoAnswer(Instant::now());
+                return None;
+            }
+        };
+        *known = Nat64::Shown(Arc::clone(&prefixes));
+        Some(prefixes)
     }
 
     /// Every address of the permitted host.
@@ -114,6 +150,10 @@ impl Resolver {
             None => Answer { addresses: None, valid_until: now },
         }
     }
+}
+
+fn shown(record: &Record) -> Option<Nat64Prefix> {
+    if let RData::AAAA(address) = &record.data { Nat64Prefix::shown_by(address.0) } else { None }
 }
 
 /// How many names stood between the one asked for and its addresses. Each family brings its own copy of the chain.

@@ -15,6 +15,7 @@ const PRIVATE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 5));
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = lies();
+    rows.extend(hidden());
     rows.extend(failures());
     rows.extend(responder());
     rows.extend(no_route());
@@ -78,6 +79,18 @@ fn lies() -> Vec<Row> {
         scripted(65, "loop", Script::Alias(own(65, "loop")), &[502], NO_ANSWER),
         long,
         tunnel(65, "outward", Script::Alias(beyond.clone()), at(&beyond, 443)).resolving(&beyond),
+    ]
+}
+
+/// A site whose IPv6 addresses hide IPv4 ones, and says so when asked.
+fn hidden() -> Vec<Row> {
+    let under = |tail: &str| -> IpAddr { format!("2a00:64::{tail}").parse().unwrap() };
+    let (inside, outside) = (under("10.0.0.5"), under("93.184.216.34"));
+    let shown = Script::Addresses(vec![under("192.0.0.170"), under("192.0.0.171")]);
+    vec![
+        scripted(57, "hidden", Script::Addresses(vec![inside]), &[403], Control::reaches_address(inside))
+            .scripted("ipv4only.arpa", shown),
+        tunnel(57, "translated", Script::Addresses(vec![outside]), SocketAddr::new(outside, 443)),
     ]
 }
 

@@ -44,6 +44,11 @@ pub struct Nat64Prefix {
     length: u8,
 }
 
+const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
+
+/// All that `ipv4only.arpa` resolves to.
+const IPV4_ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+
 impl OperatorCidr {
     pub fn parse(text: &str) -> Result<Self, CidrFault> {
         let block = parse_block(text)?;
@@ -75,7 +80,7 @@ impl Nat64Prefix {
         let IpAddr::V6(network) = block.network else {
             return Err(CidrFault::NotNat64Space);
         };
-        if !matches!(block.prefix, 32 | 40 | 48 | 56 | 64 | 96) {
+        if !LENGTHS.contains(&block.prefix) {
             return Err(CidrFault::NotNat64Length);
         }
         match classify(block.network) {
@@ -84,6 +89,17 @@ impl Nat64Prefix {
             }
             AddressClass::Denied(_) => Err(CidrFault::NotNat64Space),
         }
+    }
+
+    /// The prefix a site shows by its answer to the question for a name that has only these two IPv4 addresses (RFC 7050).
+    /// `None` for an answer that hides neither, or under a prefix whose addresses are refused as they are.
+    pub fn shown_by(answer: Ipv6Addr) -> Option<Self> {
+        LENGTHS.into_iter().rev().find_map(|length| {
+            let bits = u128::MAX.checked_shl(bits_after(128, length)?)?;
+            let network = Ipv6Addr::from(u128::from(answer) & bits);
+            let prefix = Self::parse(&format!("{network}/{length}")).ok()?;
+            prefix.embedded(answer).filter(|inside| IPV4_ONLY.contains(inside)).map(|_| prefix)
+        })
     }
 
     /// The IPv4 address inside `address`: the 32 bits after the prefix, stepping over octet 8, which
@@ -102,17 +118,17 @@ impl Nat64Prefix {
     }
 }
 
-/// [`classify`], except that an address under the site's NAT64 prefix counts as the IPv4 address it
+/// [`classify`], except that an address under one of the site's NAT64 prefixes counts as the IPv4 address it
 /// leads to.
-pub fn classify_behind_nat64(address: IpAddr, prefix: Option<Nat64Prefix>) -> AddressClass {
-    classify(translated(address, prefix))
+pub fn classify_behind_nat64(address: IpAddr, prefixes: &[Nat64Prefix]) -> AddressClass {
+    classify(translated(address, prefixes))
 }
 
 /// Where a packet to `address` really goes on this site.
-pub(super) fn translated(address: IpAddr, prefix: Option<Nat64Prefix>) -> IpAddr {
-    match (address, prefix) {
-        (IpAddr::V6(v6), Some(prefix)) => prefix.embedded(v6).map_or(address, IpAddr::V4),
-        (IpAddr::V4(_), _) | (IpAddr::V6(_), None) => address,
+pub(super) fn translated(address: IpAddr, prefixes: &[Nat64Prefix]) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) => prefixes.iter().find_map(|prefix| prefix.embedded(v6)).map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
     }
 }
 
@@ -220,11 +236,28 @@ mod tests {
         ];
         for (prefix, address, expected) in table {
             let prefix = Nat64Prefix::parse(prefix).expect(prefix);
-            let found = classify_behind_nat64(address.parse().unwrap(), Some(prefix));
+            let found = classify_behind_nat64(address.parse().unwrap(), &[prefix]);
             assert_eq!(found, expected, "{address} behind {prefix}");
         }
-        let without = classify_behind_nat64("64:ff9b::8.8.8.8".parse().unwrap(), None);
+        let without = classify_behind_nat64("64:ff9b::8.8.8.8".parse().unwrap(), &[]);
         assert_eq!(without, denied(AddressReason::Nat64));
+    }
+
+    #[test]
+    fn case_57_a_site_shows_its_prefix() {
+        for (answer, prefix) in [
+            ("2a00:1::192.0.0.170", Some("2a00:1::/96")),
+            ("64:ff9b::192.0.0.171", Some("64:ff9b::/96")),
+            ("2a00:1:c000:aa::", Some("2a00:1::/32")),
+            ("2a00:1:2:c000:0:aa00::", Some("2a00:1:2::/48")),
+            ("2a00:1:2:3:c0:0:aa00:0", Some("2a00:1:2:3::/64")),
+            ("2a00:1::192.0.0.172", None),
+            ("fd00:1::192.0.0.170", None),
+            ("2606:4700::1111", None),
+        ] {
+            let shown = Nat64Prefix::shown_by(answer.parse().unwrap());
+            assert_eq!(shown, prefix.map(|text| Nat64Prefix::parse(text).unwrap()), "{answer}");
+        }
     }
 
     #[test]

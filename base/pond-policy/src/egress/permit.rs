@@ -98,15 +98,15 @@ impl Permit {
     /// Judges every address the name resolved to. `own` holds the addresses of this machine's
     /// interfaces, public ones included.
     pub fn pin(self, resolved: &[IpAddr], own: &[IpAddr]) -> Result<Pinned, Denial> {
-        self.pin_behind_nat64(resolved, own, None)
+        self.pin_behind_nat64(resolved, own, &[])
     }
 
-    /// [`Permit::pin`] on a site whose IPv6 network translates to IPv4 under `prefix`.
+    /// [`Permit::pin`] on a site whose IPv6 network translates to IPv4 under `prefixes`.
     pub fn pin_behind_nat64(
         self,
         resolved: &[IpAddr],
         own: &[IpAddr],
-        prefix: Option<Nat64Prefix>,
+        prefixes: &[Nat64Prefix],
     ) -> Result<Pinned, Denial> {
         let asked = || format!("{}:{}", self.host, self.port);
         if resolved.is_empty() {
@@ -115,10 +115,10 @@ impl Permit {
         if resolved.len() > MAX_ADDRESSES {
             return Err(Denial::too_many_addresses(asked(), MAX_ADDRESSES));
         }
-        if resolved.iter().any(|address| is_own(translated(*address, prefix), own)) {
+        if resolved.iter().any(|address| is_own(translated(*address, prefixes), own)) {
             return Err(Denial::self_address(asked()));
         }
-        let denied = |address: &IpAddr| reason(translated(*address, prefix));
+        let denied = |address: &IpAddr| reason(translated(*address, prefixes));
         match resolved.iter().find_map(denied) {
             Some(why) if resolved.iter().all(|address| denied(address).is_some()) => {
                 Err(Denial::private_address(asked(), why))
@@ -130,6 +130,15 @@ impl Permit {
 }
 
 impl Pinned {
+    /// Where nobody knows what an IPv6 address of this site leads to: the others, which must be there.
+    pub fn over_ipv4(self) -> Result<Self, Denial> {
+        let addresses: Vec<SocketAddr> = self.addresses.into_iter().filter(SocketAddr::is_ipv4).collect();
+        if addresses.is_empty() {
+            return Err(Denial::dns_failed(&format_args!("{}:{}", self.permit.host, self.permit.port)));
+        }
+        Ok(Self { permit: self.permit, addresses })
+    }
+
     pub fn permit(&self) -> &Permit {
         &self.permit
     }

@@ -185,9 +185,9 @@ fn cases_52_and_58_and_62_and_66_every_resolved_address_is_judged() {
 fn case_58_an_own_address_behind_nat64_is_still_own() {
     let prefix = Nat64Prefix::parse("64:ff9b::/96").unwrap();
     let resolved = ["64:ff9b::9.9.9.9".parse().unwrap()];
-    let mine = permit().pin_behind_nat64(&resolved, &["9.9.9.9".parse().unwrap()], Some(prefix));
+    let mine = permit().pin_behind_nat64(&resolved, &["9.9.9.9".parse().unwrap()], &[prefix]);
     assert_eq!(mine.map_err(|denial| denial.code()), Err(DenialCode::SelfAddress));
-    let other = permit().pin_behind_nat64(&resolved, &[], Some(prefix)).unwrap();
+    let other = permit().pin_behind_nat64(&resolved, &[], &[prefix]).unwrap();
     assert_eq!(other.addresses(), ["[64:ff9b::909:909]:443".parse().unwrap()]);
 }
 
