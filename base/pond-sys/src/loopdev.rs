@@ -7,6 +7,7 @@ const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587D;
+const BLOCK: u32 = 4096;
 static SHUTDOWN_WITHOUT_FLUSH: u32 = 2;
 
 #[repr(C)]
@@ -46,7 +47,8 @@ pub fn configure(device: impl AsFd, image: impl AsFd) -> io::Result<()> {
     let image: RawFd = image.as_fd().as_raw_fd();
     let config = LoopConfig {
         fd: u32::try_from(image).map_err(|_| crate::out_of_range())?,
-        block_size: 0,
+        // The filesystem's own: with a smaller one the kernel reads its first block twice and forgets what it knew in between.
+        block_size: BLOCK,
         info: LoopInfo64 {
             device: 0,
             inode: 0,

@@ -1,8 +1,8 @@
 //! A disk of a job's own: an ext4 filesystem in a file, as a detached mount.
 //!
 //! Zone: privileged. Nothing here waits for the host's disk to write anything of the job's: the kernel flushes a file when it
-//! becomes a loop device, so the file is still empty then, and what is copied into it afterwards stays in the page cache
-//! unless the job lives long or writes much.
+//! becomes a loop device, so the file is still empty then, and what is written afterwards stays in the page cache unless
+//! the job lives long or writes much. It is written through the device, whose cache is where the mount looks for it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -25,18 +25,15 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn mount(&self) -> Result<OwnedFd, Failure> {
+    /// A device with a fresh filesystem on it.
+    pub(crate) fn attach(&self) -> Result<LoopDevice, Failure> {
         let device = attach_loop(&self.image)?;
-        self.fill()?;
-        let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).at(STEP)?;
-        fsconfig_set_string(&context, "source", device.path.as_str()).at(STEP)?;
-        fsconfig_set_flag(&context, "noinit_itable").at(STEP)?;
-        fsconfig_set_flag(&context, "nobarrier").at(STEP)?;
-        storage::finish(&context, STEP)
+        self.fill(&device.open)?;
+        Ok(device)
     }
 
     /// Copies what the template holds and leaves the rest a hole.
-    fn fill(&self) -> Result<(), Failure> {
+    fn fill(&self, device: &OwnedFd) -> Result<(), Failure> {
         let mut buffer = vec![0; 32 << 10];
         let (mut offset, mut copied) = (0, 0);
         loop {
@@ -53,7 +50,7 @@ impl Disk {
                 let length = buffer.len().min(usize::try_from(hole - offset).unwrap_or(usize::MAX));
                 let block = buffer.get_mut(..length).unwrap_or_default();
                 let read = pread(&self.template, &mut *block, offset).at(STEP)?;
-                let written = pwrite(&self.image, block.get(..read).unwrap_or_default(), offset).at(STEP)?;
+                let written = pwrite(device, block.get(..read).unwrap_or_default(), offset).at(STEP)?;
                 if written == 0 {
                     return Err(Failure { step: STEP, errno: Errno::IO });
                 }
@@ -63,10 +60,20 @@ impl Disk {
     }
 }
 
-struct LoopDevice {
+/// Clears itself when it goes, unless a mount holds it by then.
+pub(crate) struct LoopDevice {
     path: String,
-    // Keeps the device from clearing itself before the mount holds it.
-    _open: OwnedFd,
+    open: OwnedFd,
+}
+
+impl LoopDevice {
+    pub(crate) fn mount(&self) -> Result<OwnedFd, Failure> {
+        let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).at(STEP)?;
+        fsconfig_set_string(&context, "source", self.path.as_str()).at(STEP)?;
+        fsconfig_set_flag(&context, "noinit_itable").at(STEP)?;
+        fsconfig_set_flag(&context, "nobarrier").at(STEP)?;
+        storage::finish(&context, STEP)
+    }
 }
 
 /// Binds the image to a free loop device. Asking for a number and taking it are two calls, so a neighbour may be faster.
@@ -84,7 +91,7 @@ fn attach_loop(image: &OwnedFd) -> Result<LoopDevice, Failure> {
         let device = rustix::fs::open(&path, flags, Mode::empty()).at(STEP)?;
         match pond_sys::loopdev::configure(&device, image.as_fd()) {
             Err(fault) if fault.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
-            other => return other.at(STEP).map(|()| LoopDevice { path, _open: device }),
+            other => return other.at(STEP).map(|()| LoopDevice { path, open: device }),
         }
     }
     Err(Failure { step: STEP, errno: Errno::BUSY })
@@ -115,7 +122,7 @@ mod tests {
         for (offset, length) in [(0, 100_000), (512 << 10, 1), (SIZE as u64 - 4096, 4096)] {
             pwrite(&disk.template, &vec![7; length], offset).unwrap();
         }
-        disk.fill().unwrap();
+        disk.fill(&disk.image).unwrap();
         assert_eq!(content(&disk.image, SIZE), content(&disk.template, SIZE));
         assert_eq!(seek(&disk.image, SeekFrom::Hole(0)), seek(&disk.template, SeekFrom::Hole(0)));
     }
@@ -127,6 +134,6 @@ mod tests {
             pwrite(&template, &[1], block * 4096).unwrap();
         }
         let disk = Disk { image: sparse(MAX_TEMPLATE_BYTES + 4096), template };
-        assert_eq!(disk.fill(), Err(Failure { step: STEP, errno: Errno::FBIG }));
+        assert_eq!(disk.fill(&disk.image), Err(Failure { step: STEP, errno: Errno::FBIG }));
     }
 }

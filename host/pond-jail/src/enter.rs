@@ -10,6 +10,7 @@ use pond_sys::process::{Child, Fork, Namespaces, fork_into};
 use pond_wire::jail::{Identity, JailPlan, Report, Scratch, Step};
 use rustix::io::Errno;
 
+use crate::disk::{Disk, LoopDevice};
 use crate::fault::{At, Failure};
 use crate::request::{Groundwork, Launch};
 use crate::storage::{Builder, Storage};
@@ -19,7 +20,7 @@ use crate::{idmap, inside, request, storage};
 pub(crate) struct Prepared {
     child: Child,
     to_child: OwnedFd,
-    disk: Option<OwnedFd>,
+    disk: Option<LoopDevice>,
 }
 
 pub(crate) fn prepare(groundwork: &Groundwork) -> Result<Prepared, Failure> {
@@ -33,7 +34,7 @@ pub(crate) fn prepare(groundwork: &Groundwork) -> Result<Prepared, Failure> {
         }
         Fork::Parent(child) => {
             drop(theirs);
-            let disk = groundwork.disk.as_ref().map(|disk| disk.mount()).transpose()?;
+            let disk = groundwork.disk.as_ref().map(Disk::attach).transpose()?;
             Ok(Prepared { child, to_child: ours, disk })
         }
     }
@@ -76,11 +77,12 @@ fn attempt(prepared: Prepared, launch: &Launch) -> Result<(), Failure> {
 fn send_storage(
     plan: &JailPlan,
     launch: &Launch,
-    disk: Option<OwnedFd>,
+    disk: Option<LoopDevice>,
     to_child: &OwnedFd,
 ) -> Result<(), Failure> {
+    // Mounted only now that the child has its orders, so that it builds its root meanwhile.
     let disk = match (plan.scratch, disk) {
-        (Scratch::Ext4Image, Some(disk)) => disk,
+        (Scratch::Ext4Image, Some(disk)) => disk.mount()?,
         (Scratch::Tmpfs(cap), None) => storage::scratch(cap)?,
         (Scratch::Ext4Image, None) | (Scratch::Tmpfs(_), Some(_)) => {
             return Err(Failure { step: Step::MountScratch, errno: Errno::INVAL });
