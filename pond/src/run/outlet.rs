@@ -1,16 +1,17 @@
 //! Hands bytes on to a reader who may stall, so that nothing else waits for them: no limit, no interrupt.
 //!
-//! A thread of its own does the writing, because no other way is safe for a descriptor shared with other programs: its flags
-//! are theirs too, and a terminal that says it takes bytes does not say how many. The thread starts with the first byte, after
-//! pond has blocked its signals. What waits for the reader is bounded by whoever looks at [`Outlet::room`] before taking more.
+//! What the kernel does not take at once (it is asked not to wait, which not every kind of file understands) a thread of its
+//! own writes, because no other way is safe for a descriptor shared with other programs: its flags are theirs too, and a
+//! terminal that says it takes bytes does not say how many. The thread starts with the first such byte, after pond has blocked
+//! its signals. What waits for the reader is bounded by whoever looks at [`Outlet::room`] before taking more.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 /// With this much waiting there is no room for more.
 const FULL: usize = 256 * 1024;
@@ -78,6 +79,10 @@ impl Outlet {
 
     /// Queues `bytes` without waiting. A failure of the reader's side, other than its end, is told by the next call.
     pub(super) fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let bytes = match &self.to {
+            Some(to) if !bytes.is_empty() => left_at_once(to, bytes),
+            Some(_) | None => bytes,
+        };
         if bytes.is_empty() {
             return Ok(());
         }
@@ -191,6 +196,14 @@ impl Shared {
             }
         }
     }
+}
+
+/// Writes what can be written without waiting and returns the rest. Whatever is wrong, the writer of the rest finds out.
+fn left_at_once<'a>(to: &OwnedFd, bytes: &'a [u8]) -> &'a [u8] {
+    // Where the descriptor stands, as a write does.
+    const HERE: u64 = u64::MAX;
+    let written = pwritev2(to, &[IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT).unwrap_or(0);
+    bytes.get(written..).unwrap_or_default()
 }
 
 fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
