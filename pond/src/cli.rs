@@ -1,10 +1,11 @@
 //! The command line: what may be asked, and which file answers. Usage errors exit 125 like every other refusal, so that
 //! a script never takes one for the exit code of a job.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use pond_sandbox::native::Launcher;
 
 use crate::apply_cmd::ApplyArgs;
 use crate::attack::AttackArgs;
@@ -13,7 +14,7 @@ use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
 use crate::rules_cmd::{AllowArgs, DenyArgs};
-use crate::run::RunArgs;
+use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
 use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, rules_cmd, run, runs};
@@ -44,6 +45,19 @@ enum Command {
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
+}
+
+/// The same command line as far as a run goes: describing every other command to the parser takes as long as parsing.
+#[derive(Debug, Parser)]
+#[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
+struct RunCli {
+    #[command(subcommand)]
+    command: OnlyRun,
+}
+
+#[derive(Debug, Subcommand)]
+enum OnlyRun {
+    Run(Box<RunArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,13 +99,21 @@ pub(crate) struct Preflight {
     pub(crate) json: bool,
 }
 
-pub(crate) fn run() -> ExitCode {
+/// What `pond run` is asked for, with the launcher it begins with.
+pub(crate) fn run(launcher: Begun) -> ExitCode {
+    match RunCli::try_parse() {
+        Ok(RunCli { command: OnlyRun::Run(args) }) => run::main(&args, launcher),
+        Err(error) => usage(&error),
+    }
+}
+
+pub(crate) fn any() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
     match cli.command {
-        Command::Run(args) => run::main(&args),
+        Command::Run(args) => run::main(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
         Command::Explain(args) => explain::main(&args),

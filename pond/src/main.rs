@@ -22,6 +22,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use pond_sandbox::native::{Forked, Launcher};
+
 fn main() -> ExitCode {
     // The launcher and the gateway are this same file under other names, and each must be itself before anything else of
     // ours has run.
@@ -38,5 +40,13 @@ fn main() -> ExitCode {
     {
         return attack::probe::main();
     }
-    cli::run()
+    if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
+        // A run needs a launcher, which is to know nothing of the caller: it is made while there is nothing to know.
+        return match Launcher::fork() {
+            Ok(Forked::Launcher) => pond_jail::main(),
+            Ok(Forked::Asking(launcher)) => cli::run(Ok(launcher)),
+            Err(fault) => cli::run(Err(fault)),
+        };
+    }
+    cli::any()
 }

@@ -1,6 +1,12 @@
 //! What a job sees and what it can change.
 
-use crate::support::World;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use crate::support::{World, names};
 
 #[test]
 fn the_job_works_on_a_copy_and_the_project_is_untouched() {
@@ -197,33 +203,79 @@ fn a_job_can_open_its_own_streams_by_name() {
     assert!(done.stderr.starts_with("err\n"), "{done:?}");
 }
 
+/// A run whose command has begun, the inits of its sandbox, and the run itself, to be ended.
+struct Begun {
+    child: Child,
+    inits: Vec<PathBuf>,
+}
+
+impl Begun {
+    fn new(world: &World, secret: &str) -> Self {
+        let mut child = world
+            .pond(&["run", "--", "sh", "-c", "echo up; exec sleep 100"])
+            .env("PLANTED", secret)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        reader.read_line(&mut line).unwrap();
+        let job = names(&world.state().join("live")).pop_first().unwrap();
+        let of_job = |process: &PathBuf| {
+            let named =
+                std::fs::read(process.join("cmdline")).is_ok_and(|line| line.starts_with(b"pond-jail\0"));
+            named && std::fs::read_to_string(process.join("cgroup")).is_ok_and(|text| text.contains(&job))
+        };
+        let processes = names(Path::new("/proc")).into_iter();
+        let inits = processes.map(|pid| Path::new("/proc").join(pid)).filter(of_job).collect();
+        Self { child, inits }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Everything in a process's memory that it could read itself.
+fn memory_of(process: &Path) -> Vec<u8> {
+    let maps = std::fs::read_to_string(process.join("maps")).unwrap();
+    let memory = File::open(process.join("mem")).unwrap();
+    let mut all = Vec::new();
+    for map in maps.lines().filter(|map| map.split(' ').nth(1).is_some_and(|rights| rights.starts_with('r')))
+    {
+        let (start, end) = map.split(' ').next().unwrap().split_once('-').unwrap();
+        let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
+        // The kernel's own pages are not to be had this way.
+        if memory.read_exact_at(&mut bytes, start).is_ok() {
+            all.extend(bytes);
+        }
+    }
+    all
+}
+
+/// Seen from the host: inside nobody may look. Launcher and init begin as copies of pond.
+#[test]
+fn init_knows_nothing_of_the_callers_environment() {
+    let world = World::new();
+    let secret = "planted-in-the-environment";
+    let begun = Begun::new(&world, secret);
+    let holds = |process: &PathBuf| {
+        let bytes = memory_of(process);
+        let found = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        (found("pond-jail"), found(secret))
+    };
+    assert_eq!(begun.inits.iter().map(holds).collect::<Vec<_>>(), [(true, false)]);
+}
+
 /// Seen from the host: inside nobody may look.
 #[test]
 fn init_holds_nothing_but_its_three_descriptors() {
     let world = World::new();
-    let mut child = world
-        .pond(&["run", "--", "sh", "-c", "echo up; exec sleep 100"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
-    let job = crate::support::names(&world.state().join("live")).pop_first().unwrap();
-    let inits: Vec<String> = crate::support::names(std::path::Path::new("/proc"))
-        .into_iter()
-        .filter(|pid| {
-            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"pond-jail"))
-        })
-        .filter(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&job))
-        })
-        .collect();
-    let held: Vec<usize> = inits
-        .iter()
-        .map(|pid| crate::support::names(&std::path::Path::new("/proc").join(pid).join("fd")).len())
-        .collect();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(held, [3], "{inits:?}");
+    let begun = Begun::new(&world, "");
+    let held = |process: &PathBuf| names(&process.join("fd")).len();
+    assert_eq!(begun.inits.iter().map(held).collect::<Vec<_>>(), [3], "{:?}", begun.inits);
 }

@@ -11,6 +11,7 @@ pub mod landlock;
 pub mod loopdev;
 pub mod mount;
 pub mod net;
+pub mod origin;
 pub mod process;
 pub mod seccomp;
 pub mod signal;

@@ -28,7 +28,6 @@ mod verdict;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ use pond_policy::profile::{Commands, Network};
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Native, Provided, Tool, sweep};
+use pond_sandbox::native::{Launcher, LauncherFault, Native, Provided, Tool, sweep};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use pond_wire::jail::Console;
@@ -57,16 +56,19 @@ use crate::audit::{self, Audit, Fate};
 use crate::{operator, output, runs, settings};
 
 /// This very file, even when it was replaced or removed since it started.
-const OWN_EXECUTABLE: &str = "/proc/self/exe";
+pub(crate) const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
 /// More than a launch on any control group layout holds at once.
 const DESCRIPTORS: u64 = 64;
 
+/// The launcher of this run, made before anything else, or why it is not there.
+pub(crate) type Begun = Result<Launcher, LauncherFault>;
+
 /// Runs the command; what keeps it from running is one line, or one object, and exit code 125.
-pub(crate) fn main(args: &RunArgs) -> ExitCode {
+pub(crate) fn main(args: &RunArgs, launcher: Begun) -> ExitCode {
     match resolve(args) {
         Err(refusals) => output::refused(refusals, args.json),
-        Ok(resolved) => match run(args, &resolved) {
+        Ok(resolved) => match run(args, &resolved, launcher) {
             Ok(code) => ExitCode::from(code),
             Err(fault) => output::failed(&shortage::advised(fault), args.json),
         },
@@ -97,7 +99,7 @@ struct Resolved {
     operator: Operator,
 }
 
-fn run(args: &RunArgs, resolved: &Resolved) -> anyhow::Result<u8> {
+fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u8> {
     let Resolved { policy, operator, .. } = resolved;
     enough_descriptors()?;
     let console = terminal::console(args.terminal())?;
@@ -138,8 +140,12 @@ fn run(args: &RunArgs, resolved: &Resolved) -> anyhow::Result<u8> {
         audit.append(&command, &Fate::Denied(denied.code()))?;
         bail!("{denied} [{}]; {}", denied.code(), denied.hint());
     }
-    let ran =
-        if policy.profile().is_confined() { confined(&request, state) } else { unconfined::run(&request) };
+    let ran = if policy.profile().is_confined() {
+        confined(&request, state, launcher)
+    } else {
+        drop(launcher);
+        unconfined::run(&request)
+    };
     match ran {
         Ok(ran) => {
             let Ran { id, returncode, elapsed, timed_out } = ran;
@@ -166,12 +172,12 @@ struct Ran {
     timed_out: bool,
 }
 
-fn confined(request: &Request<'_>, state: StateDir) -> anyhow::Result<Ran> {
+fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::Result<Ran> {
     let (args, policy) = (request.args, request.policy);
     enforceable(policy)?;
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
-    let mut native = Native::open(state, Path::new(OWN_EXECUTABLE))?;
+    let mut native = Native::with(state, launcher?)?;
     sweep(native.state()).context("cleaning up after runs that were killed")?;
     let (id, summary) = attempt::run(&mut native, request, &checkout)?;
     report(args, &summary)?;

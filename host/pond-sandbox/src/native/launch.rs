@@ -86,7 +86,16 @@ impl Native {
     pub fn open(state: StateDir, executable: &Path) -> Result<Self, NativeFault> {
         // Before the launcher: on cgroup v2 this process may have to step out of its own group, alone.
         let cgroups = CgroupHost::detect()?;
-        let launcher = Launcher::start(executable)?;
+        Self::of(state, Launcher::start(executable)?, cgroups)
+    }
+
+    /// With a launcher that was there before.
+    pub fn with(state: StateDir, launcher: Launcher) -> Result<Self, NativeFault> {
+        Self::of(state, launcher, CgroupHost::detect()?)
+    }
+
+    fn of(state: StateDir, launcher: Launcher, cgroups: CgroupHost) -> Result<Self, NativeFault> {
+        launcher.adopt()?;
         Ok(Self { state, launcher, cgroups, places: OnceLock::new() })
     }
 

@@ -18,6 +18,8 @@ const NAME: &str = "pond-jail";
 pub enum LauncherFault {
     #[error("starting the launcher from {path}")]
     Start { path: PathBuf, source: io::Error },
+    #[error("starting the launcher")]
+    Fork(#[source] io::Error),
     #[error("connecting to the launcher")]
     Connect(#[source] io::Error),
     #[error("writing the plan")]
@@ -35,6 +37,13 @@ pub enum LauncherFault {
 pub struct Launcher {
     socket: Option<OwnedFd>,
     process: OwnedFd,
+}
+
+/// Which of two processes this one is.
+#[derive(Debug)]
+pub enum Forked {
+    Launcher,
+    Asking(Launcher),
 }
 
 /// What the launcher can begin with before there is a plan.
@@ -62,9 +71,20 @@ impl Launcher {
     pub fn start(executable: &Path) -> Result<Self, LauncherFault> {
         let failed = |source| LauncherFault::Start { path: executable.to_owned(), source };
         let role = role::start(executable, NAME).map_err(failed)?;
-        // A job's init outlives a launcher that retired, and then needs a parent that reaps it.
-        set_child_subreaper(Some(getpid())).map_err(|errno| failed(errno.into()))?;
         Ok(Self { socket: Some(role.socket), process: role.process })
+    }
+
+    /// Makes a launcher of a copy of this process, which has one thread and has read nothing: first of all in `main`.
+    pub fn fork() -> Result<Forked, LauncherFault> {
+        Ok(match role::fork(NAME).map_err(LauncherFault::Fork)? {
+            None => Forked::Launcher,
+            Some(role) => Forked::Asking(Self { socket: Some(role.socket), process: role.process }),
+        })
+    }
+
+    /// A job's init outlives a launcher that retired, and then needs a parent that reaps it.
+    pub(super) fn adopt(&self) -> Result<(), LauncherFault> {
+        set_child_subreaper(Some(getpid())).map_err(|errno| LauncherFault::Fork(errno.into()))
     }
 
     /// Sends nothing more: the launcher finishes what it was told and ends while the job runs.

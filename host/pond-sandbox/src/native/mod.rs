@@ -16,7 +16,7 @@ mod toolchain;
 mod tools;
 
 pub use launch::{Job, LaunchFault, Native, NativeFault};
-pub use launcher::{Launcher, LauncherFault};
+pub use launcher::{Forked, Launcher, LauncherFault};
 pub use plan::{Exhibit, PlanFault};
 pub use reap::{SweepFault, Swept, abandon, sweep};
 pub use remedy::remedy;

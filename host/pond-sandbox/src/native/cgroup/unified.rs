@@ -71,7 +71,7 @@ fn hand_down(directory: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Moves everyone in the group into the leaf. Says whether the group could be emptied.
 fn vacate(directory: BorrowedFd<'_>, whole: bool) -> Result<bool, Errno> {
     let residents = files::read_all(directory, "cgroup.procs")?;
-    let alone = residents.trim_end() == getpid().as_raw_nonzero().to_string();
+    let alone = residents.lines().all(is_ours);
     if !(alone || whole || is_delegated(directory)) {
         return Ok(false);
     }
@@ -93,6 +93,17 @@ fn vacate(directory: BorrowedFd<'_>, whole: bool) -> Result<bool, Errno> {
         }
     }
     Ok(false)
+}
+
+/// This process, or a child of it: its launcher.
+fn is_ours(pid: &str) -> bool {
+    let own = getpid().as_raw_nonzero().to_string();
+    let parent = || {
+        let stat = files::read_path(&format!("/proc/{pid}/stat")).ok()?;
+        // The name before it may hold anything but ends at the last parenthesis; the state is one letter.
+        Some(stat.rsplit_once(") ")?.1.split(' ').nth(1)? == own)
+    };
+    pid == own || parent() == Some(true)
 }
 
 /// The service manager marks what it delegates.
