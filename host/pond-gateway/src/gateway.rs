@@ -67,7 +67,7 @@ impl Gateway {
 
     /// Judges every address a name has. On a site that hides IPv4 addresses in IPv6 ones, it is those inside that count; when
     /// the site does not say, no IPv6 address is dialled.
-    async fn pin_to(
+    pub(crate) async fn pin_to(
         &self,
         permit: Permit,
         addresses: &[IpAddr],

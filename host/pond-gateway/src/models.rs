@@ -64,7 +64,7 @@ async fn pin(gateway: &Gateway, target: Target) -> Result<Pinned, Denial> {
         return permit.pin_private(&addresses);
     }
     let own = dial::own_addresses(&addresses).map_err(|_| Denial::dns_failed(permit.host()))?;
-    gateway.pin(permit, &addresses, &own).await
+    gateway.pin_to(permit, &addresses, &own).await
 }
 
 fn told(job: &str, record: &Record) -> ModelCall {

@@ -12,7 +12,7 @@ use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::cgroup::Around;
-use pond_sandbox::native::{Job, Native, abandon};
+use pond_sandbox::native::{Begun, Job, Native, abandon, sweep};
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::{Console, HomeFile};
 use pond_worker::collect::{Above, Ignored, Wanted};
@@ -88,6 +88,9 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn carry_out(&self, native: &mut Native) -> anyhow::Result<Summary> {
+        let begun = native.begin(self.record, self.request.policy)?;
+        // Everything up to the launch happens while the launcher makes namespaces and a disk.
+        sweep(native.state()).context("cleaning up after runs that were killed")?;
         let directory = native.state().runs().join(self.record.job().as_str());
         std::fs::DirBuilder::new()
             .mode(0o700)
@@ -99,7 +102,7 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let Seen { mut ended, shown, network } = self.watch(native, base.checkout(), &directory)?;
+        let Seen { mut ended, shown, network } = self.watch(native, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         let room = Room::of(&ended);
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
@@ -123,7 +126,13 @@ impl Attempt<'_> {
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Seen> {
+    fn watch(
+        &self,
+        native: &mut Native,
+        begun: Begun,
+        checkout: &Checkout,
+        directory: &Path,
+    ) -> anyhow::Result<Seen> {
         let Request { args, policy, env, tools, console, .. } = self.request;
         let id = self.record.job().as_str();
         let (home, way_out) = match self.request.way_out.take() {
@@ -147,7 +156,7 @@ impl Attempt<'_> {
             doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
             home: &home,
         };
-        let mut running = native.launch(&job)?;
+        let mut running = native.carry_on(begun, &job)?;
         self.request.begun.replace(Some(self.record.job().clone()));
         native.retire();
         if let Some(way_out) = &way_out {

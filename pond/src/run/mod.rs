@@ -40,7 +40,7 @@ use pond_policy::profile::{Commands, Network};
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Launcher, LauncherFault, Native, Provided, Tool, sweep};
+use pond_sandbox::native::{Launcher, LauncherFault, Native, Provided, Tool};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use pond_wire::jail::Console;
@@ -178,7 +178,6 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
     let mut native = Native::with(state, launcher?)?;
-    sweep(native.state()).context("cleaning up after runs that were killed")?;
     let (id, summary) = attempt::run(&mut native, request, &checkout)?;
     report(args, &summary)?;
     let timed_out = summary.verdict == Verdict::TimedOut;

@@ -4,12 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use pond_policy::limits::Limits;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_wire::jail::{Console, Door, HomeFile, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::cgroup::{Around, CgroupFault, CgroupHost, CgroupLimits};
+use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits};
 use super::ids::{self, IdRange, IdsFault};
 use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
@@ -81,6 +82,13 @@ pub struct Job<'a> {
     pub home: &'a [HomeFile],
 }
 
+/// A launch of which everything is under way that needs no plan.
+#[derive(Debug)]
+pub struct Begun {
+    birthplace: Birthplace,
+    scratch: Scratch,
+}
+
 impl Native {
     /// `executable` is pond itself, which becomes the launcher.
     pub fn open(state: StateDir, executable: &Path) -> Result<Self, NativeFault> {
@@ -120,25 +128,34 @@ impl Native {
         Ok(Live::write(&self.state, Record { job, made })?)
     }
 
-    pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
-        let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
-        let replaced = job.checkout.without_credentials()?;
-        let (identity, range) = self.identity(job.checkout)?;
-        let scratch = scratch_of(identity, limits);
+    /// Lets the launcher begin with what needs no plan. A process of ours then waits in namespaces of its own; dropping what
+    /// this returns ends it.
+    pub fn begin(&self, record: &Live, policy: &SandboxPolicy) -> Result<Begun, LaunchFault> {
+        let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
+        let scratch = scratch_of(rustix::process::geteuid(), limits);
         let disk = match scratch {
             Scratch::Tmpfs(_) => None,
             Scratch::Ext4Image => {
                 let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
-                Some(scratch::disk(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?)
+                Some(scratch::disk(&self.state.scratch(), &self.state.workshop(record.job()), quota)?)
             }
         };
-        let group = self.cgroups.create(
-            job.record.job().as_str(),
-            &CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids },
-        )?;
-        // From here a process of ours waits in the group; if anything fails, dropping the group ends it.
-        let entry = group.entry();
-        self.launcher.prepare(&Groundwork { group: entry.v2, disk: disk.as_ref() })?;
+        let birthplace = self.cgroups.begin(record.job().as_str(), &bounds(limits))?;
+        self.launcher.prepare(&Groundwork { group: birthplace.directory(), disk: disk.as_ref() })?;
+        Ok(Begun { birthplace, scratch })
+    }
+
+    pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
+        self.carry_on(self.begin(job.record, job.policy)?, job)
+    }
+
+    /// Launches the job that was begun, with the same record and policy.
+    pub fn carry_on(&self, begun: Begun, job: &Job<'_>) -> Result<Running, LaunchFault> {
+        let Begun { birthplace, scratch } = begun;
+        let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
+        let group = self.cgroups.complete(birthplace, &bounds(limits))?;
+        let replaced = job.checkout.without_credentials()?;
+        let (identity, range) = self.identity(job.checkout)?;
         let plan = plan(&Facts {
             places: self.places.get_or_init(toolchain::probe),
             identity,
@@ -161,7 +178,7 @@ impl Native {
             lifeline: pipes.lifeline.0.as_fd(),
             report: pipes.report.1.as_fd(),
             checkout: job.checkout.as_fd(),
-            cgroups: entry.v1,
+            cgroups: group.entry().v1,
         };
         self.launcher.launch(&plan, &with)?;
         Ok(Running::new(pipes.keep(), group, range))
@@ -178,6 +195,10 @@ impl Native {
             Ok((Identity::Single { uid: uid.as_raw(), gid: gid.as_raw() }, None))
         }
     }
+}
+
+fn bounds(limits: Limits) -> CgroupLimits {
+    CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids }
 }
 
 /// Both ends of everything the job is connected by: (read, write), and (ours, theirs) for the report socket.

@@ -15,7 +15,7 @@ mod scratch;
 mod toolchain;
 mod tools;
 
-pub use launch::{Job, LaunchFault, Native, NativeFault};
+pub use launch::{Begun, Job, LaunchFault, Native, NativeFault};
 pub use launcher::{Forked, Launcher, LauncherFault};
 pub use plan::{Exhibit, PlanFault};
 pub use reap::{SweepFault, Swept, abandon, sweep};

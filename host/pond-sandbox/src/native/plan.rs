@@ -6,6 +6,7 @@ use pond_wire::jail::{
     BindKind, CheckoutPath, CheckoutView, Console, Door, HOME, HomeFile, Identity, JailPlan, Program,
     ReplacedFile, Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
 };
+use rustix::fs::Uid;
 
 use super::toolchain::{self, Place};
 use super::tools::Provided;
@@ -95,12 +96,11 @@ fn exhibited(exhibit: &Exhibit) -> RootEntry {
 }
 
 /// Only root can mount an image; an ordinary user's scratch is memory, charged to the job.
-pub(super) fn scratch_of(identity: Identity, limits: Limits) -> Scratch {
-    match identity {
-        Identity::Range { .. } => Scratch::Ext4Image,
-        Identity::Single { .. } => {
-            Scratch::Tmpfs(TmpfsCap { bytes: limits.disk.bytes, inodes: limits.disk.inodes })
-        }
+pub(super) fn scratch_of(owner: Uid, limits: Limits) -> Scratch {
+    if owner.is_root() {
+        Scratch::Ext4Image
+    } else {
+        Scratch::Tmpfs(TmpfsCap { bytes: limits.disk.bytes, inodes: limits.disk.inodes })
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 
 use super::fault::{CgroupFault, Controller, Remedy};
 use super::files;
-use super::job::{self, JobCgroup};
+use super::job::{self, Birthplace, JobCgroup};
 use super::layout::{self, Layout, Legacy, Place};
 use super::settings::CgroupLimits;
 use super::{delegate, unified};
@@ -41,6 +41,15 @@ pub(super) struct Hierarchy {
     pub(super) directory: OwnedFd,
     pub(super) path: PathBuf,
     pub(super) duty: Duty,
+}
+
+impl Hierarchy {
+    pub(super) fn is_unified(&self) -> bool {
+        match self.duty {
+            Duty::Everything | Duty::Killing => true,
+            Duty::Limits(_) | Duty::Clearing => false,
+        }
+    }
 }
 
 /// What a job's group in a hierarchy is for.
@@ -116,11 +125,25 @@ impl CgroupHost {
 
     /// Makes the groups of one job, limits set and seen to hold.
     pub fn create(&self, name: &str, limits: &CgroupLimits) -> Result<JobCgroup, CgroupFault> {
+        self.complete(self.begin(name, limits)?, limits)
+    }
+
+    /// Makes the one group that a job's first process has to be born in, where there is one.
+    pub fn begin(&self, name: &str, limits: &CgroupLimits) -> Result<Birthplace, CgroupFault> {
         let sound = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if !(1..=64).contains(&name.len()) || !name.bytes().all(sound) {
             return Err(CgroupFault::BadName);
         }
-        JobCgroup::create(&self.hierarchies, name, limits)
+        let mut job = JobCgroup::none(name);
+        job.extend(self.hierarchies.iter().filter(|hierarchy| hierarchy.is_unified()), limits)?;
+        Ok(Birthplace(job))
+    }
+
+    /// Makes the others, which that process enters before it does anything.
+    pub fn complete(&self, begun: Birthplace, limits: &CgroupLimits) -> Result<JobCgroup, CgroupFault> {
+        let Birthplace(mut job) = begun;
+        job.extend(self.hierarchies.iter().filter(|hierarchy| !hierarchy.is_unified()), limits)?;
+        Ok(job)
     }
 }
 

@@ -26,6 +26,16 @@ pub struct JobCgroup {
     groups: Vec<Group>,
 }
 
+/// The groups of a job of which only that is made in which its first process is born.
+#[derive(Debug)]
+pub struct Birthplace(pub(super) JobCgroup);
+
+impl Birthplace {
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.0.entry().v2
+    }
+}
+
 #[derive(Debug)]
 struct Group {
     hierarchy: Arc<Hierarchy>,
@@ -44,26 +54,29 @@ pub struct Entry<'a> {
 }
 
 impl JobCgroup {
-    pub(super) fn create(
-        hierarchies: &[Arc<Hierarchy>],
-        name: &str,
+    /// No group yet.
+    pub(super) fn none(name: &str) -> Self {
+        Self { directory_name: directory_name(name), groups: Vec::new() }
+    }
+
+    /// Makes the groups of these hierarchies, limits set and seen to hold. On any fault dropping this removes what was made.
+    pub(super) fn extend<'a>(
+        &mut self,
+        hierarchies: impl Iterator<Item = &'a Arc<Hierarchy>>,
         limits: &CgroupLimits,
-    ) -> Result<Self, CgroupFault> {
-        let groups = Vec::with_capacity(hierarchies.len());
-        // Dropping it on any fault below removes what was made until then.
-        let mut job = Self { directory_name: directory_name(name), groups };
+    ) -> Result<(), CgroupFault> {
+        let first = self.groups.len();
         for hierarchy in hierarchies {
-            let group = Group::make(hierarchy, &job.directory_name)?;
-            job.groups.push(group);
+            self.groups.push(Group::make(hierarchy, &self.directory_name)?);
         }
-        for group in &mut job.groups {
-            group.limit(&job.directory_name, limits)?;
+        for group in self.groups.iter_mut().skip(first) {
+            group.limit(&self.directory_name, limits)?;
         }
-        Ok(job)
+        Ok(())
     }
 
     pub fn entry(&self) -> Entry<'_> {
-        let unified = self.groups.iter().find(|group| group.is_unified());
+        let unified = self.groups.iter().find(|group| group.hierarchy.is_unified());
         Entry {
             v2: unified.map(|group| group.directory.as_fd()),
             v1: self.groups.iter().filter_map(|group| Some(group.tasks.as_ref()?.as_fd())).collect(),
@@ -173,13 +186,6 @@ impl Group {
 
     fn path(&self, directory_name: &str) -> PathBuf {
         self.hierarchy.path.join(directory_name)
-    }
-
-    fn is_unified(&self) -> bool {
-        match self.hierarchy.duty {
-            Duty::Everything | Duty::Killing => true,
-            Duty::Limits(_) | Duty::Clearing => false,
-        }
     }
 
     fn limit(&mut self, directory_name: &str, limits: &CgroupLimits) -> Result<(), CgroupFault> {

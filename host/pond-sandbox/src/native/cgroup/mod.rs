@@ -24,7 +24,7 @@ pub use around::Around;
 pub use delegate::delegate;
 pub use fault::{CgroupFault, Controller, Remedy};
 pub use host::{CgroupHost, Mode};
-pub use job::{Entry, JobCgroup, reclaim};
+pub use job::{Birthplace, Entry, JobCgroup, reclaim};
 pub use settings::CgroupLimits;
 pub use usage::Usage;
 
