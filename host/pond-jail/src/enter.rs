@@ -20,10 +20,50 @@ use crate::{idmap, inside, request, storage};
 pub(crate) struct Prepared {
     child: Child,
     to_child: OwnedFd,
-    disk: Option<LoopDevice>,
+    disk: Option<Progress>,
 }
 
-pub(crate) fn prepare(groundwork: &Groundwork) -> Result<Prepared, Failure> {
+/// How far a disk has come. It waits for its plan only with the last steps; the others are done when there is time, for they
+/// wait for the host's own disk.
+enum Progress {
+    Empty(Disk),
+    Attached(LoopDevice),
+    Mounted(OwnedFd),
+}
+
+impl Progress {
+    fn get_on(self) -> Result<Self, Failure> {
+        match self {
+            Self::Empty(disk) => disk.attach().map(Self::Attached),
+            Self::Attached(device) => device.mount().map(Self::Mounted),
+            Self::Mounted(disk) => Ok(Self::Mounted(disk)),
+        }
+    }
+
+    fn finish(self) -> Result<OwnedFd, Failure> {
+        match self {
+            Self::Mounted(disk) => Ok(disk),
+            Self::Empty(_) | Self::Attached(_) => self.get_on()?.finish(),
+        }
+    }
+}
+
+impl Prepared {
+    /// Whether anything could be done for it while there is no plan.
+    pub(crate) fn has_work(&self) -> bool {
+        match self.disk {
+            Some(Progress::Empty(_) | Progress::Attached(_)) => true,
+            Some(Progress::Mounted(_)) | None => false,
+        }
+    }
+
+    pub(crate) fn get_on(self) -> Result<Self, Failure> {
+        let disk = self.disk.map(Progress::get_on).transpose()?;
+        Ok(Self { disk, ..self })
+    }
+}
+
+pub(crate) fn prepare(groundwork: Groundwork) -> Result<Prepared, Failure> {
     let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
     let group = groundwork.group.as_ref().map(AsFd::as_fd);
     match fork_into(Namespaces::Sandbox, group).at(Step::CreateNamespaces)? {
@@ -34,8 +74,7 @@ pub(crate) fn prepare(groundwork: &Groundwork) -> Result<Prepared, Failure> {
         }
         Fork::Parent(child) => {
             drop(theirs);
-            let disk = groundwork.disk.as_ref().map(Disk::attach).transpose()?;
-            Ok(Prepared { child, to_child: ours, disk })
+            Ok(Prepared { child, to_child: ours, disk: groundwork.disk.map(Progress::Empty) })
         }
     }
 }
@@ -77,12 +116,11 @@ fn attempt(prepared: Prepared, launch: &Launch) -> Result<(), Failure> {
 fn send_storage(
     plan: &JailPlan,
     launch: &Launch,
-    disk: Option<LoopDevice>,
+    disk: Option<Progress>,
     to_child: &OwnedFd,
 ) -> Result<(), Failure> {
-    // Mounted only now that the child has its orders, so that it builds its root meanwhile.
     let disk = match (plan.scratch, disk) {
-        (Scratch::Ext4Image, Some(disk)) => disk.mount()?,
+        (Scratch::Ext4Image, Some(disk)) => disk.finish()?,
         (Scratch::Tmpfs(cap), None) => storage::scratch(cap)?,
         (Scratch::Ext4Image, None) | (Scratch::Tmpfs(_), Some(_)) => {
             return Err(Failure { step: Step::MountScratch, errno: Errno::INVAL });

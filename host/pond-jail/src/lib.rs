@@ -27,8 +27,10 @@ pub use fault::Fault;
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use enter::Prepared;
+use fault::Failure;
 use request::Request;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// The name this program is re-executed under; the first thing `main` looks at.
@@ -52,11 +54,18 @@ pub fn main() -> ! {
 fn serve() -> Result<(), Fault> {
     let socket = scrub()?;
     let children = pond_sys::signal::child_events().map_err(Fault::Scrub)?;
-    let mut prepared = None;
+    let mut prepared: Option<Result<Prepared, Failure>> = None;
     loop {
+        let has_work = prepared.as_ref().is_some_and(|made| made.as_ref().is_ok_and(Prepared::has_work));
+        let wait = has_work.then(Timespec::default);
         let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
-        match poll(&mut ready, None) {
+        match poll(&mut ready, wait.as_ref()) {
             Err(rustix::io::Errno::INTR) => continue,
+            // Nobody wants anything: time to get on with what they will want.
+            Ok(0) => {
+                prepared = prepared.map(|made| made.and_then(Prepared::get_on));
+                continue;
+            }
             other => other.map_err(|errno| Fault::Scrub(errno.into()))?,
         };
         let [request, child] = ready.map(|fd| !fd.revents().is_empty());
@@ -65,7 +74,7 @@ fn serve() -> Result<(), Fault> {
         }
         if request {
             match request::receive(socket.as_fd())? {
-                Some(Request::Prepare(groundwork)) => prepared = Some(enter::prepare(&groundwork)),
+                Some(Request::Prepare(groundwork)) => prepared = Some(enter::prepare(groundwork)),
                 Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
                 None => return Ok(()),
             }

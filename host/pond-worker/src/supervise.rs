@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use pond_sandbox::native::{Ending, Over, Running, RunningFault};
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -275,8 +276,9 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<String>> Watch<'_, S> {
         let Some((_, source)) = self.outputs.iter().find(|(open, _)| *open == stream) else {
             return Ok(Got::End);
         };
-        let mut piece = [0; PIECE];
-        let length = match rustix::io::read(source, &mut piece) {
+        // Not zeroed first: touching memory costs more than most pieces do.
+        let mut piece = Vec::with_capacity(PIECE);
+        let length = match rustix::io::read(source, spare_capacity(&mut piece)) {
             // A terminal that nobody inside holds any more answers with an error.
             Ok(0) | Err(Errno::IO) => return Ok(Got::End),
             Err(Errno::INTR | Errno::AGAIN) => return Ok(Got::Nothing),

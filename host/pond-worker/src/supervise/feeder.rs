@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use super::PIECE;
@@ -63,10 +64,10 @@ impl<'a> Feeder<'a> {
 
     pub(super) fn read(&mut self) -> io::Result<Fed> {
         let Some(from) = self.from else { return Ok(Fed::GoOn) };
-        let mut piece = [0; PIECE];
-        match rustix::io::read(from, &mut piece) {
+        let mut piece = Vec::with_capacity(PIECE);
+        match rustix::io::read(from, spare_capacity(&mut piece)) {
             Ok(0) => Ok(self.end()),
-            Ok(length) => Ok(self.take(piece.get(..length).unwrap_or_default())),
+            Ok(_) => Ok(self.take(&piece)),
             Err(Errno::INTR | Errno::AGAIN) => Ok(Fed::GoOn),
             Err(Errno::IO) if matches!(self.source, Source::Keyboard(_)) => Ok(self.end()),
             Err(errno) => Err(errno.into()),
