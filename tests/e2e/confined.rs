@@ -239,12 +239,12 @@ impl Drop for Begun {
     }
 }
 
-/// Everything in a process's memory that it could read itself.
+/// Everything in a process's memory that it could have written.
 fn memory_of(process: &Path) -> Vec<u8> {
     let maps = std::fs::read_to_string(process.join("maps")).unwrap();
     let memory = File::open(process.join("mem")).unwrap();
     let mut all = Vec::new();
-    for map in maps.lines().filter(|map| map.split(' ').nth(1).is_some_and(|rights| rights.starts_with('r')))
+    for map in maps.lines().filter(|map| map.split(' ').nth(1).is_some_and(|rights| rights.starts_with("rw")))
     {
         let (start, end) = map.split(' ').next().unwrap().split_once('-').unwrap();
         let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
