@@ -53,12 +53,12 @@ impl Record {
         Ok(Self { file, written: 0, state: State::Good })
     }
 
-    /// Sums of nothing are not written: the record of a network nobody used is empty.
+    /// What is about no verdict is not written, nor are sums of nothing: the record of a network nobody used is empty.
     pub(super) fn event(&mut self, event: &Event) -> anyhow::Result<Kept> {
-        if *event == Event::Summary(Totals::default()) {
-            return Ok(Kept::Written);
+        match room(event) {
+            Some(room) if *event != Event::Summary(Totals::default()) => self.line(event, room),
+            Some(_) | None => Ok(Kept::Written),
         }
-        self.line(event, room(event))
     }
 
     /// What a person changed.
@@ -84,17 +84,18 @@ impl Record {
     }
 }
 
-/// How full the record may be for this event to be still written.
-fn room(event: &Event) -> usize {
+/// How full the record may be for this event to be still written; nothing for one that is no part of it.
+fn room(event: &Event) -> Option<usize> {
     match event {
-        Event::Opened(_) | Event::Closed(_) => BULK,
+        Event::Serving | Event::Failed { .. } => None,
+        Event::Opened(_) | Event::Closed(_) => Some(BULK),
         Event::Model(call) => match call.outcome {
-            ModelOutcome::Served | ModelOutcome::ClientLeft => BULK,
-            ModelOutcome::Refused(_) | ModelOutcome::Failed(_) | ModelOutcome::Cut => REFUSALS,
+            ModelOutcome::Served | ModelOutcome::ClientLeft => Some(BULK),
+            ModelOutcome::Refused(_) | ModelOutcome::Failed(_) | ModelOutcome::Cut => Some(REFUSALS),
         },
-        Event::Refused(_) | Event::Flood { .. } => REFUSALS,
-        Event::RulesReplaced | Event::RulesRefused { .. } => REFUSALS,
-        Event::Serving | Event::Failed { .. } | Event::Host(_) | Event::Summary(_) => SUMS,
+        Event::Refused(_) | Event::Flood { .. } => Some(REFUSALS),
+        Event::RulesReplaced | Event::RulesRefused { .. } => Some(REFUSALS),
+        Event::Host(_) | Event::Summary(_) => Some(SUMS),
     }
 }
 
@@ -124,6 +125,9 @@ mod tests {
     fn tunnels_leave_room_for_refusals_and_both_for_the_sums() {
         let directory = tempfile::tempdir().unwrap();
         let mut record = Record::create(directory.path()).unwrap();
+        for nothing in [Event::Failed { reason: "x".to_owned() }, Event::Summary(Totals::default())] {
+            assert_eq!((record.event(&nothing).unwrap(), record.written), (Kept::Written, 0));
+        }
         assert!(fill(&mut record, &opened()) > 10_000);
         assert!(fill(&mut record, &refused()) > 1000);
         assert_eq!(record.event(&opened()).unwrap(), Kept::NoRoom);
