@@ -106,13 +106,13 @@ mod tests {
     use pond_wire::gateway::{Approval, Door, Refused};
 
     fn opened() -> Event {
-        let (job, host, rule) = ("j".to_owned(), "h".repeat(200), Some("r".repeat(200)));
+        let (job, host, rule) = ("j".repeat(2000), "h".repeat(200), Some("r".repeat(200)));
         let address = [1, 2, 3, 4].into();
         Event::Opened(Approval { job, door: Door::Proxy, tunnel: 1, host, port: 443, rule, address })
     }
 
     fn refused() -> Event {
-        let (job, target, code) = ("j".to_owned(), "t".repeat(200), "c".to_owned());
+        let (job, target, code) = ("j".repeat(2000), "t".repeat(200), "c".to_owned());
         Event::Refused(Refused { job, door: Door::Proxy, target, code, rule: None, hint: "h".repeat(300) })
     }
 
@@ -128,8 +128,8 @@ mod tests {
         for nothing in [Event::Failed { reason: "x".to_owned() }, Event::Summary(Totals::default())] {
             assert_eq!((record.event(&nothing).unwrap(), record.written), (Kept::Written, 0));
         }
-        assert!(fill(&mut record, &opened()) > 10_000);
-        assert!(fill(&mut record, &refused()) > 1000);
+        assert!(fill(&mut record, &opened()) > 1000);
+        assert!(fill(&mut record, &refused()) > 100);
         assert_eq!(record.event(&opened()).unwrap(), Kept::NoRoom);
         let totals = Totals { refused: 1, ..Totals::default() };
         assert_eq!(record.event(&Event::Summary(totals)).unwrap(), Kept::Written);

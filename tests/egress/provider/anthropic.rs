@@ -210,7 +210,7 @@ fn unmetered() -> Vec<Row> {
 
 /// The last of a run, since nothing is left afterwards.
 fn at_the_ceiling() -> Vec<Row> {
-    let flood = format!(r#"{{"type":"content_block_delta","delta":{{"text":"{}"}}}}"#, "x".repeat(40_000));
+    let flood = format!(r#"{{"type":"content_block_delta","delta":{{"text":"{}"}}}}"#, "E".repeat(40_000));
     let data: Vec<&str> = [START].into_iter().chain([flood.as_str(); 20]).chain([STOP]).collect();
     let reply = Reply::Events(data.iter().map(|data| (Duration::ZERO, events(&[data]))).collect());
     vec![

@@ -70,7 +70,7 @@ fn answered() -> Vec<Row> {
     let streamed = r#","stream":true"#;
     let large = format!(
         r#"{{"type":"response.completed","response":{{"output":"{}","usage":{{"input_tokens":3,"output_tokens":2}}}}}}"#,
-        "x".repeat(2 << 20)
+        "E".repeat(2 << 20)
     );
     let (large, all_of_it) = stream(&[large]);
     let (failed, failure) = stream(&[r#"{"type":"response.failed","response":{"usage":null}}"#.to_owned()]);
