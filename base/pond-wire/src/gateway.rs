@@ -1,7 +1,7 @@
 //! The boundary between the host process that runs a job and that job's gateway.
 //!
 //! An `Order` is data and carries no secret: keys travel as descriptors beside it, one per model, in the order's own order.
-//! The gateway answers with `Event`s, one JSON object per packet. Each side refuses what it does not wholly understand.
+//! The gateway answers with `Event`s, JSON objects on lines of their own, one or more per packet. Each side refuses what it does not wholly understand.
 
 pub mod broker;
 mod event;
@@ -17,8 +17,13 @@ use serde::{Deserialize, Serialize};
 
 /// An order larger than this is refused before it is decoded.
 pub const MAX_ORDER_BYTES: u64 = 1 << 20;
-/// No event is larger; a packet that would be is cut to its essentials by the gateway.
+/// No event is larger, and no packet of several is.
 pub const MAX_EVENT_BYTES: usize = 16 << 10;
+
+/// The events of one packet, in their order.
+pub fn events(packet: &[u8]) -> impl Iterator<Item = Result<Event, serde_json::Error>> {
+    packet.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(serde_json::from_slice)
+}
 
 /// Where the gateway's doors stand inside the job's network namespace.
 pub mod doors {

@@ -95,17 +95,36 @@ impl Control {
         }
     }
 
+    /// Tells the host what happens, all that is known by now in as few packets as it fits.
     async fn report(&self, events: &mut mpsc::Receiver<Event>) -> Result<(), ControlFault> {
-        while let Some(event) = events.recv().await {
-            self.send(&event).await?;
+        let mut known = Vec::new();
+        while events.recv_many(&mut known, QUEUE).await > 0 {
+            self.send_all(&known).await?;
+            known.clear();
         }
         Ok(())
     }
 
+    async fn send_all(&self, events: &[Event]) -> Result<(), ControlFault> {
+        let mut packet = Vec::new();
+        for event in events {
+            let mut line = serde_json::to_vec(event).map_err(ControlFault::Encode)?;
+            debug_assert!(line.len() < MAX_EVENT_BYTES);
+            line.push(b'\n');
+            if packet.len() + line.len() > MAX_EVENT_BYTES {
+                self.send_packet(&std::mem::take(&mut packet)).await?;
+            }
+            packet.append(&mut line);
+        }
+        self.send_packet(&packet).await
+    }
+
     pub(crate) async fn send(&self, event: &Event) -> Result<(), ControlFault> {
-        let text = serde_json::to_vec(event).map_err(ControlFault::Encode)?;
-        debug_assert!(text.len() <= MAX_EVENT_BYTES);
-        let send = || pond_sys::socket::send(&self.socket, &text, &[]);
+        self.send_all(std::slice::from_ref(event)).await
+    }
+
+    async fn send_packet(&self, packet: &[u8]) -> Result<(), ControlFault> {
+        let send = || pond_sys::socket::send(&self.socket, packet, &[]);
         self.socket.async_io(Interest::WRITABLE, send).await.map_err(lost)
     }
 
@@ -125,13 +144,10 @@ impl Control {
             _ = tokio::time::timeout(LAST_WORDS, quiet) => {}
             told = self.report(events) => told?,
         }
-        while let Ok(event) = events.try_recv() {
-            self.send(&event).await?;
-        }
-        for event in gateway.ledger.take_flood().into_iter().chain(gateway.ledger.summary()) {
-            self.send(&event).await?;
-        }
-        Ok(())
+        let mut last: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        last.extend(gateway.ledger.take_flood());
+        last.extend(gateway.ledger.summary());
+        self.send_all(&last).await
     }
 }
 

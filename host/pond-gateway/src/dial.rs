@@ -2,9 +2,11 @@
 //!
 //! Invariants: the addresses come from a `Pinned` and no other is dialled; all of them together get ten seconds.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use pond_policy::egress::Pinned;
 use tokio::net::TcpStream;
@@ -13,6 +15,9 @@ use tokio::task::JoinSet;
 const TOTAL: Duration = Duration::from_secs(10);
 /// How long one address is tried alone before the next one is tried beside it.
 const HEAD_START: Duration = Duration::from_millis(250);
+/// How long it is remembered whether an address is this machine's, and of how many.
+const MEMORY: Duration = Duration::from_secs(1);
+const MAX_KNOWN: usize = 1024;
 
 /// Why no address answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -59,18 +64,49 @@ async fn race(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), DialF
     }
 }
 
-/// Which of `addresses` belong to this machine: a datagram socket pointed at one of our own addresses sends from that very
-/// address. No packet is sent.
-pub(crate) fn own_addresses(addresses: &[IpAddr]) -> io::Result<Vec<IpAddr>> {
-    let mut own = Vec::new();
-    for address in addresses {
-        if is_own(*address)? {
-            own.push(*address);
-        }
-    }
-    Ok(own)
+/// Which addresses belong to this machine, remembered for a moment: many tunnels lead to few addresses. An address the
+/// machine got meanwhile is recognised by [`is_to_itself`], before a byte has passed.
+#[derive(Debug, Default)]
+pub(crate) struct OwnAddresses(Mutex<HashMap<IpAddr, Known>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    own: bool,
+    since: Instant,
 }
 
+impl OwnAddresses {
+    /// Those of `addresses` that are this machine's.
+    pub(crate) fn among(&self, addresses: &[IpAddr]) -> io::Result<Vec<IpAddr>> {
+        let now = Instant::now();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() > MAX_KNOWN {
+            known.clear();
+        }
+        let mut own = Vec::new();
+        for address in addresses {
+            let fresh = known.get(address).filter(|known| now.duration_since(known.since) < MEMORY);
+            let is_ours = match fresh {
+                Some(known) => known.own,
+                None => is_own(*address)?,
+            };
+            if fresh.is_none() {
+                known.insert(*address, Known { own: is_ours, since: now });
+            }
+            if is_ours {
+                own.push(*address);
+            }
+        }
+        Ok(own)
+    }
+}
+
+/// Whether a connection leads to the machine it started from: the kernel answers from the address that was called.
+pub(crate) fn is_to_itself(stream: &TcpStream, to: SocketAddr) -> io::Result<bool> {
+    Ok(stream.local_addr()?.ip().to_canonical() == to.ip().to_canonical())
+}
+
+/// A datagram socket pointed at one of our own addresses sends from that very address. No packet is sent.
 #[expect(clippy::disallowed_methods, reason = "points a datagram socket at an address; nothing is sent")]
 fn is_own(address: IpAddr) -> io::Result<bool> {
     let any: IpAddr = match address {
@@ -99,6 +135,19 @@ mod tests {
     fn c58_an_address_of_this_machine_is_recognised() {
         let ours: IpAddr = "127.0.0.1".parse().unwrap();
         let not_ours: IpAddr = "192.0.2.77".parse().unwrap();
-        assert_eq!(own_addresses(&[ours, not_ours]).unwrap(), [ours]);
+        let own = OwnAddresses::default();
+        for _again in 0..2 {
+            assert_eq!(own.among(&[ours, not_ours]).unwrap(), [ours]);
+        }
+    }
+
+    #[tokio::test]
+    async fn c58_a_connection_to_this_machine_is_recognised_too() {
+        let here = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let listener = tokio::net::TcpListener::bind(here).await.unwrap();
+        let there = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(there).await.unwrap();
+        assert!(is_to_itself(&stream, there).unwrap());
+        assert!(!is_to_itself(&stream, "192.0.2.7:443".parse().unwrap()).unwrap());
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::aliases::Aliases;
 use crate::broker::Broker;
-use crate::dial;
+use crate::dial::OwnAddresses;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::relay::Pool;
@@ -27,6 +27,7 @@ pub(crate) struct Gateway {
     pub(crate) tunnels: Arc<Tunnels>,
     pub(crate) names: Names,
     pub(crate) aliases: Aliases,
+    pub(crate) own: OwnAddresses,
     pub(crate) resolver: Resolver,
     pub(crate) pool: Arc<Pool>,
     /// As the host was told; without it the site is asked.
@@ -59,7 +60,7 @@ impl Gateway {
     pub(crate) async fn pin(&self, permit: Permit) -> Result<Pinned, Denial> {
         let addresses = self.resolver.lookup(&permit).await?;
         let target = format!("{}:{}", permit.host(), permit.port());
-        let own = dial::own_addresses(&addresses).map_err(|_| {
+        let own = self.own.among(&addresses).map_err(|_| {
             Denial::at_door(DenialCode::DialFailed, &target, "this machine's addresses are not known")
         })?;
         self.pin_to(permit, &addresses, &own).await

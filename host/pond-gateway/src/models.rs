@@ -42,9 +42,15 @@ async fn connect(gateway: Weak<Gateway>, target: Target) -> Result<TcpStream, Di
         let unresolved = denial.code() == DenialCode::DnsFailed;
         if unresolved { DialFault::Dns } else { DialFault::Denied(denial.to_string()) }
     };
+    let private = target.private;
     let pinned = pin(&gateway, target).await.map_err(refused)?;
     match dial::dial(&pinned).await {
-        Ok((stream, _)) => Ok(stream),
+        Ok((stream, address)) => {
+            if !private && dial::is_to_itself(&stream, address).map_err(DialFault::Failed)? {
+                return Err(DialFault::Denied("the upstream is this machine".to_owned()));
+            }
+            Ok(stream)
+        }
         Err(dial::DialFault::Timeout) => Err(DialFault::Late),
         Err(dial::DialFault::Refused) => Err(DialFault::Failed(std::io::ErrorKind::ConnectionRefused.into())),
     }
@@ -63,7 +69,7 @@ async fn pin(gateway: &Gateway, target: Target) -> Result<Pinned, Denial> {
     if target.private {
         return permit.pin_private(&addresses);
     }
-    let own = dial::own_addresses(&addresses).map_err(|_| Denial::dns_failed(permit.host()))?;
+    let own = gateway.own.among(&addresses).map_err(|_| Denial::dns_failed(permit.host()))?;
     gateway.pin_to(permit, &addresses, &own).await
 }
 

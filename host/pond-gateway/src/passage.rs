@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pond_policy::egress::{Basis, Denial, DenialCode, Destination, Pinned};
 use pond_wire::gateway::{Approval, Close, Door, Tunnel};
@@ -17,8 +16,6 @@ use crate::gateway::Gateway;
 use crate::relay::{self, Meter};
 use crate::stance::Stance;
 use crate::tunnels::Slot;
-
-const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A connected, recorded way to one destination.
 #[derive(Debug)]
@@ -47,7 +44,12 @@ impl Passage {
         let pinned = gateway.pin(permit).await?;
         let dialled = dial::dial(&pinned).await;
         let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
-        tune(&upstream).map_err(|_| unreachable(destination, DialFault::Refused))?;
+        let refused = |_| unreachable(destination, DialFault::Refused);
+        if dial::is_to_itself(&upstream, address).map_err(refused)? {
+            let hint = "a job never reaches the machine it runs on";
+            return Err(Denial::at_door(DenialCode::SelfAddress, &destination.to_string(), hint));
+        }
+        sockopt::set_tcp_nodelay(&upstream, true).map_err(|errno| refused(errno.into()))?;
         let approval = approval(gateway, door, &slot, &pinned, address);
         let gone = |_| unreachable(destination, DialFault::Refused);
         gateway.ledger.opened(&approval).await.map_err(gone)?;
@@ -139,10 +141,7 @@ async fn revoked(rules: &mut watch::Receiver<Arc<Stance>>, destination: &Destina
 }
 
 /// Every byte goes at once, and a peer that vanished is noticed. What a listener accepts is tuned as the listener is.
-pub(crate) fn tune(socket: impl AsFd) -> std::io::Result<()> {
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    sockopt::set_socket_keepalive(&socket, true)?;
-    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
-    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
-    Ok(())
+pub(crate) fn tune(listener: impl AsFd) -> std::io::Result<()> {
+    sockopt::set_tcp_nodelay(&listener, true)?;
+    Ok(relay::keep_alive(listener)?)
 }

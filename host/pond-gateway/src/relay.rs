@@ -9,10 +9,13 @@ mod pool;
 mod splice;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pond_wire::gateway::Close;
-use rustix::net::Shutdown;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, sockopt};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 pub(crate) use meter::{Meter, Moved};
@@ -26,6 +29,7 @@ const BUSY: u64 = 4 << 20;
 const TURN: u32 = 16;
 /// Once one side is done, how long the other may say nothing.
 const LINGER: Duration = Duration::from_secs(60);
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Relays until the tunnel ends. `first` is what the client has sent already; `revoked` resolves when the tunnel no longer
 /// may go on.
@@ -51,13 +55,15 @@ pub(crate) async fn relay(
             Ok(((), ())) => Close::Finished,
             Err(close) => close,
         },
-        close = watch(meter) => close,
+        close = watch(meter, upstream) => close,
         close = revoked => close,
     }
 }
 
-/// Ends the tunnel when it is quiet or old.
-async fn watch(meter: &Meter) -> Close {
+/// Ends the tunnel when it is quiet or old. Looks at least once a minute, because a tunnel that is half closed meanwhile may
+/// not be quiet for as long; and has a far side that vanished noticed, which only long tunnels need.
+async fn watch(meter: &Meter, upstream: &TcpStream) -> Close {
+    let mut kept_alive = false;
     loop {
         let quiet = if meter.half_closed() { meter.idle().min(LINGER) } else { meter.idle() };
         let left = quiet.saturating_sub(meter.quiet_for());
@@ -67,8 +73,18 @@ async fn watch(meter: &Meter) -> Close {
         if meter.life_left().is_zero() {
             return Close::Lifetime;
         }
-        tokio::time::sleep(left.min(meter.life_left())).await;
+        tokio::time::sleep(left.min(meter.life_left()).min(LINGER)).await;
+        if !std::mem::replace(&mut kept_alive, true) && keep_alive(upstream).is_err() {
+            return Close::UpstreamReset;
+        }
     }
+}
+
+/// Has the kernel ask a silent peer whether it is still there.
+pub(crate) fn keep_alive(socket: impl AsFd) -> Result<(), Errno> {
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)
 }
 
 /// One direction, until its source has no more to say.
@@ -76,9 +92,10 @@ async fn pump(from: &TcpStream, to: &TcpStream, flow: Flow<'_>, pool: &Pool) -> 
     while flow.moved() < BUSY {
         from.readable().await.map_err(|_| flow.source_lost())?;
         let mut buffer = pool.buffer();
-        match copy(from, to, flow, &mut buffer).await? {
-            Source::Quiet => pool.give_back(buffer),
-            Source::Ended => return finish(to, flow),
+        let source = copy(from, to, flow, &mut buffer).await?;
+        pool.give_back(buffer);
+        if source == Source::Ended {
+            return finish(to, flow);
         }
     }
     match pool.pipe() {
@@ -93,13 +110,15 @@ async fn copy_on(from: &TcpStream, to: &TcpStream, flow: Flow<'_>, pool: &Pool) 
     loop {
         from.readable().await.map_err(|_| flow.source_lost())?;
         let mut buffer = pool.buffer();
-        match copy(from, to, flow, &mut buffer).await? {
-            Source::Quiet => pool.give_back(buffer),
-            Source::Ended => return Ok(()),
+        let source = copy(from, to, flow, &mut buffer).await?;
+        pool.give_back(buffer);
+        if source == Source::Ended {
+            return Ok(());
         }
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Quiet,
     Ended,
@@ -110,18 +129,33 @@ async fn copy(from: &TcpStream, to: &TcpStream, flow: Flow<'_>, buffer: &mut [u8
     for _ in 0..TURN {
         let allowed = flow.allowance(buffer.len())?;
         let part = buffer.get_mut(..allowed).ok_or(Close::TunnelBytes)?;
-        match from.try_read(part) {
+        let count = match read(from, part) {
             Ok(0) => return Ok(Source::Ended),
-            Ok(count) => {
-                flow.add(count);
-                write_all(to, part.get(..count).unwrap_or_default()).await.map_err(|_| flow.sink_lost())?;
-            }
+            Ok(count) => count,
             Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(Source::Quiet),
             Err(_) => return Err(flow.source_lost()),
+        };
+        flow.add(count);
+        write_all(to, part.get(..count).unwrap_or_default()).await.map_err(|_| flow.sink_lost())?;
+        if count < allowed {
+            return Ok(Source::Quiet);
         }
     }
     tokio::task::yield_now().await;
     Ok(Source::Quiet)
+}
+
+/// Reads once. A read that does not fill its buffer has emptied the socket, which is the same news as one that finds
+/// nothing: the runtime is told, and waits for more instead of asking again.
+fn read(from: &TcpStream, part: &mut [u8]) -> io::Result<usize> {
+    let (room, mut taken) = (part.len(), None);
+    let once = || {
+        let (count, _) = rustix::net::recv(from, &mut *part, RecvFlags::empty())?;
+        taken = Some(count);
+        if (1..room).contains(&count) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    };
+    let told = from.try_io(Interest::READABLE, once);
+    taken.map_or_else(|| told.map(|()| 0), Ok)
 }
 
 /// Writes all of `bytes` through a shared reference, which the standard extension traits cannot.
@@ -139,10 +173,13 @@ pub(crate) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()
 
 /// Tells the sink that no more will come; the other direction goes on.
 fn finish(to: &TcpStream, flow: Flow<'_>) -> Result<(), Close> {
-    flow.end();
+    if flow.end() {
+        // Both directions are done: the sockets are about to be closed, which says the same.
+        return Ok(());
+    }
     match rustix::net::shutdown(to, Shutdown::Write) {
         // A side that is gone altogether needs no notice.
-        Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
+        Ok(()) | Err(Errno::NOTCONN) => Ok(()),
         Err(_) => Err(flow.sink_lost()),
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::aliases::Aliases;
 use crate::broker::BrokerFault;
 use crate::control::{Control, ControlFault, QUEUE};
+use crate::dial::OwnAddresses;
 use crate::gateway::Gateway;
 use crate::ledger::Ledger;
 use crate::names::Names;
@@ -58,6 +59,7 @@ pub(crate) async fn serve(
         tunnels: Tunnels::new(start.order.caps),
         names: Names::default(),
         aliases: Aliases::default(),
+        own: OwnAddresses::default(),
         resolver: start.resolver,
         pool: Pool::shared(),
         nat64: start.nat64,

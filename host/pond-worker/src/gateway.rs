@@ -4,13 +4,15 @@
 //! Zone: host. The gateway is one of pond's own processes but talks to the job all day, so its events are bounded, decoded
 //! strictly and only ever recorded. It ends when this value goes, whatever else happens.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pond_sandbox::role;
-use pond_wire::gateway::{Command, Door, Doors, Event, MAX_EVENT_BYTES, Order, Reach};
+use pond_wire::gateway::{Command, Door, Doors, Event, MAX_EVENT_BYTES, Order, Reach, events};
 use pond_wire::jail;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -44,6 +46,8 @@ pub enum GatewayFault {
 pub struct Gateway {
     control: OwnedFd,
     process: OwnedFd,
+    /// Heard in one packet with an earlier event, and not asked for yet.
+    waiting: Mutex<VecDeque<Event>>,
 }
 
 impl Gateway {
@@ -54,7 +58,7 @@ impl Gateway {
         let order = role::sealed("order", &bytes).map_err(GatewayFault::Order)?;
         let descriptors: Vec<_> = std::iter::once(order.as_fd()).chain(keys.iter().copied()).collect();
         pond_sys::socket::send(&role.socket, &[1], &descriptors).map_err(GatewayFault::Talk)?;
-        Ok(Self { control: role.socket, process: role.process })
+        Ok(Self { control: role.socket, process: role.process, waiting: Mutex::default() })
     }
 
     /// Hands over the listeners made inside, in the plan's order, and waits until they are served.
@@ -81,7 +85,7 @@ impl Gateway {
 
     /// What it says next; for ever, if need be.
     pub fn listen(&self) -> Result<Option<Event>, GatewayFault> {
-        match receive(&self.control)? {
+        match self.receive()? {
             Heard::Said(event) => Ok(Some(event)),
             Heard::Nothing | Heard::End => Ok(None),
         }
@@ -110,12 +114,15 @@ impl Gateway {
     }
 
     fn next(&self, until: Instant) -> Result<Heard, GatewayFault> {
+        if self.has_spoken() {
+            return self.receive();
+        }
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(|_| GatewayFault::Late)?;
             match poll(&mut [PollFd::new(&self.control, PollFlags::IN)], Some(&left)) {
                 Ok(0) => return Ok(Heard::Nothing),
-                Ok(_) => return receive(&self.control),
+                Ok(_) => return self.receive(),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(GatewayFault::Talk(errno.into())),
             }
@@ -124,9 +131,34 @@ impl Gateway {
 }
 
 impl AsFd for Gateway {
-    /// Readable when it has something to say, or is gone.
+    /// Readable when it has something new to say, or is gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
+    }
+}
+
+impl Gateway {
+    /// Whether something it said has not been listened to yet.
+    pub fn has_spoken(&self) -> bool {
+        !self.waiting().is_empty()
+    }
+
+    /// The next event, of an earlier packet or of a new one.
+    fn receive(&self) -> Result<Heard, GatewayFault> {
+        let mut waiting = self.waiting();
+        if waiting.is_empty() {
+            let mut buffer = vec![0; MAX_EVENT_BYTES];
+            let received = pond_sys::socket::receive(&self.control, &mut buffer);
+            let (length, _none) = received.map_err(GatewayFault::Talk)?;
+            for event in events(buffer.get(..length).unwrap_or_default()) {
+                waiting.push_back(event.map_err(GatewayFault::Event)?);
+            }
+        }
+        Ok(waiting.pop_front().map_or(Heard::End, Heard::Said))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,15 +173,6 @@ enum Heard {
     Said(Event),
     Nothing,
     End,
-}
-
-fn receive(control: &OwnedFd) -> Result<Heard, GatewayFault> {
-    let mut buffer = vec![0; MAX_EVENT_BYTES];
-    let (length, _none) = pond_sys::socket::receive(control, &mut buffer).map_err(GatewayFault::Talk)?;
-    match buffer.get(..length) {
-        None | Some([]) => Ok(Heard::End),
-        Some(bytes) => Ok(Heard::Said(serde_json::from_slice(bytes).map_err(GatewayFault::Event)?)),
-    }
 }
 
 /// The listeners a door of the plan became, in their order.

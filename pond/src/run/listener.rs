@@ -60,6 +60,9 @@ impl Listener {
 
     /// The gateway comes first: people can wait, and it cannot be made to by them.
     fn next(&self) -> Result<Speaker, Errno> {
+        if self.gateway.has_spoken() {
+            return Ok(Speaker::Gateway);
+        }
         let mut fds = vec![PollFd::from_borrowed_fd(self.gateway.as_fd(), PollFlags::IN)];
         let waiting = self.counter.as_ref().and_then(Counter::waiting);
         fds.extend(waiting.map(|desk| PollFd::from_borrowed_fd(desk, PollFlags::IN)));

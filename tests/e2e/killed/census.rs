@@ -81,11 +81,6 @@ fn is_finished(state: &Path, run: &str) -> bool {
     state.join("runs").join(run).join("run.json").exists()
 }
 
-/// Without their numbers: those count the locks of the whole host.
-fn locks() -> Vec<String> {
-    lines("/proc/locks").iter().filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect()
-}
-
 fn lines(file: &str) -> Vec<String> {
     std::fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect()
 }

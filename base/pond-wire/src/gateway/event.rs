@@ -1,4 +1,5 @@
-//! What the host and a job's gateway say to each other once the order is given: one JSON object per packet.
+//! What the host and a job's gateway say to each other once the order is given: the host one JSON object per packet, the
+//! gateway one or more, each on a line of its own.
 //!
 //! Zone: between two of pond's own processes; the texts inside come from the job and arrive escaped. Invariant: an event
 //! names a host, a port, an address, a verdict and amounts, and never a path, a header or a body.

@@ -45,12 +45,10 @@ async fn whole_head<R: AsyncRead + Unpin>(
 /// Reads some more, never past the longest head.
 async fn more<R: AsyncRead + Unpin>(stream: &mut R, buffer: &mut Vec<u8>) -> Result<(), HeadFault> {
     let room = MAX_HEAD.saturating_sub(buffer.len()).min(STEP);
-    let mut step = [0; STEP];
-    let part = step.get_mut(..room).unwrap_or_default();
-    let count = stream.read(part).await.map_err(HeadFault::Read)?;
-    if count == 0 {
-        return Err(HeadFault::Closed);
+    buffer.reserve(room);
+    let limit = u64::try_from(room).unwrap_or(u64::MAX);
+    match stream.take(limit).read_buf(buffer).await.map_err(HeadFault::Read)? {
+        0 => Err(HeadFault::Closed),
+        _ => Ok(()),
     }
-    buffer.extend_from_slice(part.get(..count).unwrap_or_default());
-    Ok(())
 }

@@ -114,9 +114,11 @@ impl<'a> Flow<'a> {
         self.meter.last_moved.store(self.meter.age_ms(), Ordering::Relaxed);
     }
 
-    pub(super) fn end(self) {
-        self.meter.half_closed.store(true, Ordering::Relaxed);
+    /// This direction is done; says whether the other one was before.
+    pub(super) fn end(self) -> bool {
+        let last = self.meter.half_closed.swap(true, Ordering::Relaxed);
         self.meter.last_moved.store(self.meter.age_ms(), Ordering::Relaxed);
+        last
     }
 
     pub(super) fn source_lost(self) -> Close {

@@ -1,13 +1,16 @@
 //! One job with its gateway: the process, its control socket, its doors and a client inside.
 
+use std::collections::VecDeque;
 use std::io::{Read, Seek, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command as Process, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use pond_wire::gateway::{
     Caps, Command, Door, Doors, Event, Identity, MAX_EVENT_BYTES, Order, Reach, Refused, Tunnel, doors,
+    events,
 };
 
 use super::far::{self, Server};
@@ -28,6 +31,8 @@ pub(crate) struct Gate {
     pub(crate) job: Net,
     pub(crate) control: Option<OwnedFd>,
     pub(crate) process: Child,
+    /// Events that came in one packet with an earlier one.
+    heard: Mutex<VecDeque<Event>>,
 }
 
 pub(crate) fn order(reach: Reach, caps: Caps) -> Order {
@@ -83,7 +88,7 @@ impl Gate {
         serde_json::to_writer(&mut file, order).unwrap();
         file.rewind().unwrap();
         pond_sys::socket::send(&control, b"order", &[file.as_fd()]).unwrap();
-        Self { job, control: Some(control), process }
+        Self { job, control: Some(control), process, heard: Mutex::default() }
     }
 
     /// Lowers the number of descriptors the gateway may have.
@@ -104,10 +109,13 @@ impl Gate {
     }
 
     pub(crate) fn event(&self) -> Event {
-        let mut packet = [0; MAX_EVENT_BYTES];
-        let (length, _) = pond_sys::socket::receive(self.socket(), &mut packet).unwrap();
-        assert_ne!(length, 0, "the gateway is gone");
-        serde_json::from_slice(&packet[..length]).unwrap()
+        let mut heard = self.heard.lock().unwrap();
+        if heard.is_empty() {
+            let mut packet = [0; MAX_EVENT_BYTES];
+            let (length, _) = pond_sys::socket::receive(self.socket(), &mut packet).unwrap();
+            heard.extend(events(&packet[..length]).map(Result::unwrap));
+        }
+        heard.pop_front().unwrap_or_else(|| panic!("the gateway is gone"))
     }
 
     #[track_caller]

@@ -9,7 +9,7 @@ use pond_wire::gateway::{Door, Event, Reach, doors};
 
 use super::far::{self, Says, expect};
 use super::gate::{CAPS, Gate, PATIENCE, hello, order};
-use super::world::NEAR;
+use super::world::{NEAR, world};
 
 /// What the job's resolver says about a name.
 fn lookup(gate: &Gate, name: &str, kind: RecordType) -> (ResponseCode, Vec<String>) {
@@ -171,6 +171,19 @@ fn c68_many_clients_of_one_name_ask_once() {
         drop(server.accept());
     }
     assert_eq!(far::asked("c68.com"), 1);
+}
+
+/// What is remembered of an address for a moment is looked at again once the connection stands.
+#[test]
+fn c58_an_address_the_machine_has_just_got_is_its_own() {
+    let server = far::host("moved.com");
+    let gate = Gate::to(&["moved.com"]);
+    drop(gate.tunnel("moved.com", &server));
+    assert!(matches!(gate.event(), Event::Closed(_)));
+    let near = &world().near;
+    near.ip(&format!("addr add {}/32 dev lo", server.address()));
+    let _here = near.inside(|| std::net::TcpListener::bind((server.address(), 443)).unwrap());
+    assert_eq!(gate.code("moved.com:443"), "self_address");
 }
 
 #[test]
