@@ -5,6 +5,7 @@
 //! cannot change a byte on the wire unseen.
 #![forbid(unsafe_code)]
 
+pub mod contained;
 pub mod contract;
 pub mod decode;
 pub mod gateway;

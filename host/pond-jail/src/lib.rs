@@ -7,6 +7,7 @@
 
 mod check;
 mod confirm;
+mod contained;
 mod disk;
 mod doors;
 mod enter;
@@ -17,10 +18,13 @@ mod inside;
 mod job;
 mod request;
 mod root;
+mod stage;
 mod storage;
 mod terminal;
+mod visit;
 mod writable;
 
+pub use contained::contained;
 pub use fault::Fault;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,6 +69,8 @@ fn serve() -> Result<(), Fault> {
             match request::receive(socket.as_fd())? {
                 Some(Request::Prepare(groundwork)) => prepared = Some(enter::prepare(&groundwork)),
                 Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
+                Some(Request::Stage(stage)) => stage::stage(&stage),
+                Some(Request::Visit(visit)) => visit::visit(&visit),
                 None => return Ok(()),
             }
         }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::cgroup::Around;
-use pond_sandbox::native::{Job, Native, abandon};
+use pond_sandbox::native::{Job, abandon};
+use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::{Console, HomeFile};
 use pond_worker::collect::{Above, Ignored, Wanted};
@@ -42,20 +42,20 @@ fn output_bytes(console: Console) -> u64 {
 }
 
 pub(super) fn run(
-    native: &mut Native,
+    provider: &mut Provider,
     request: &Request<'_>,
     checkout: &Checkout,
 ) -> anyhow::Result<(JobName, Summary)> {
     let started = runs::now();
-    let record = native.reserve(new_name(started)?)?;
+    let record = provider.reserve(new_name(started)?)?;
     let id = record.job().clone();
     let attempt = Attempt { request, checkout, record: &record, started };
-    match attempt.carry_out(native) {
+    match attempt.carry_out(provider) {
         Ok(summary) => {
             record.close()?;
             Ok((id, summary))
         }
-        Err(fault) => match abandon(native.state(), record) {
+        Err(fault) => match abandon(provider.state(), record) {
             Ok(()) => Err(fault),
             Err(left) => Err(fault.context(format!("{left}; the next start tries again"))),
         },
@@ -86,19 +86,19 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn carry_out(&self, native: &mut Native) -> anyhow::Result<Summary> {
-        let directory = native.state().runs().join(self.record.job().as_str());
+    fn carry_out(&self, provider: &mut Provider) -> anyhow::Result<Summary> {
+        let directory = provider.state().runs().join(self.record.job().as_str());
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
         let out = self.request.args.out.as_deref();
-        let mut out = out.map(|path| Out::create(path, native.state(), self.record.job())).transpose()?;
+        let mut out = out.map(|path| Out::create(path, provider.state(), self.record.job())).transpose()?;
         let base = match self.request.args.snapshot {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let Seen { mut ended, shown, network } = self.watch(native, base.checkout(), &directory)?;
+        let Seen { mut ended, shown, network } = self.watch(provider, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         let room = Room::of(&ended);
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
@@ -116,13 +116,13 @@ impl Attempt<'_> {
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
         let told = Told { shown, base, result, network, findings };
-        let summary = self.summarise(&ended, native.around(), verdict, told, directory);
+        let summary = self.summarise(&ended, provider.around(), verdict, told, directory);
         self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }
 
     /// Launches the job and stays with it to its end.
-    fn watch(&self, native: &mut Native, checkout: &Checkout, directory: &Path) -> anyhow::Result<Seen> {
+    fn watch(&self, provider: &mut Provider, checkout: &Checkout, directory: &Path) -> anyhow::Result<Seen> {
         let Request { args, policy, env, tools, console, .. } = self.request;
         let id = self.record.job().as_str();
         let (home, way_out) = match self.request.way_out.take() {
@@ -146,9 +146,9 @@ impl Attempt<'_> {
             doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
             home: &home,
         };
-        let mut running = native.launch(&job)?;
+        let mut running = provider.launch(&job)?;
         self.request.begun.replace(Some(self.record.job().clone()));
-        native.retire();
+        provider.retire();
         if let Some(way_out) = &way_out {
             way_out.open(&mut running)?;
         }
@@ -195,7 +195,7 @@ impl Attempt<'_> {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
             profile: self.request.policy.profile().name(),
-            backend: Backend::Native.name(),
+            backend: self.request.backend.name(),
             exit_code: verdict.code(),
             verdict,
             elapsed: ended.elapsed,
