@@ -17,15 +17,21 @@ use crate::fault::Failure;
 const BREACH: Errno = Errno::ISNAM;
 
 pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
-    // A device that everybody may write to, which nothing but Landlock forbids.
-    if rustix::fs::open("/dev/urandom", OFlags::WRONLY, Mode::empty()).is_ok() {
+    let forbidden = [
+        // A device that everybody may write to, which nothing but Landlock forbids.
+        rustix::fs::open("/dev/urandom", OFlags::WRONLY, Mode::empty()).is_ok(),
+        // What belongs to init.
+        rustix::fs::openat(CWD, "/proc/1/environ", OFlags::RDONLY, Mode::empty()).is_ok(),
+    ];
+    if forbidden.contains(&true) {
         return Err(Failure { step: Step::Confirm, errno: BREACH });
     }
-    confirm_without_landlock(report)
+    confirm_on_gvisor(report)
 }
 
-/// The same on a kernel that has no Landlock, where nothing else stands for it.
-pub(crate) fn confirm_without_landlock(report: BorrowedFd<'_>) -> Result<(), Failure> {
+/// The same on gVisor's kernel, which has no Landlock and shows everybody the environment of init; that of a container's is
+/// the engine's and says nothing.
+pub(crate) fn confirm_on_gvisor(report: BorrowedFd<'_>) -> Result<(), Failure> {
     let every = CapabilitySet::from_bits_retain(u64::MAX >> 23);
     let regained = CapabilitySets { effective: every, permitted: every, inheritable: CapabilitySet::empty() };
     let forbidden = [
@@ -46,7 +52,6 @@ pub(crate) fn confirm_without_landlock(report: BorrowedFd<'_>) -> Result<(), Fai
         rustix::fs::open("/etc/pond-confirm", OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o600))
             .is_ok(),
         // What belongs to init.
-        rustix::fs::openat(CWD, "/proc/1/environ", OFlags::RDONLY, Mode::empty()).is_ok(),
         rustix::fs::openat(CWD, "/proc/1/root/etc", OFlags::RDONLY, Mode::empty()).is_ok(),
         // Sockets that reach beyond the network namespace.
         rustix::net::socket(AddressFamily::VSOCK, SocketType::STREAM, None).is_ok(),

@@ -54,7 +54,11 @@ fn begin(streams: &Streams) -> Result<Relay, Failure> {
     let order: Order = serde_json::from_slice(&order).map_err(|_| refused)?;
     check(&order.plan)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
-    inside::set_rlimits(&order.plan.rlimits).at(Step::Rlimits)?;
+    match order.kernel {
+        Kernel::Host => inside::set_rlimits(&order.plan.rlimits).at(Step::Rlimits)?,
+        // It lets nobody change some of them, and has them from the engine.
+        Kernel::Gvisor => {}
+    }
     tell(&streams.to_pond, Report::Prepared);
     hear(&streams.from_pond, Kind::Go)?;
     let [stdin, stdout, stderr] = [pipe()?, pipe()?, pipe()?];
@@ -111,7 +115,7 @@ fn confine(
         }
         Kernel::Gvisor => {
             seccomp::install(filter).at(Step::Seccomp)?;
-            confirm::confirm_without_landlock(pond.to_pond.as_fd())
+            confirm::confirm_on_gvisor(pond.to_pond.as_fd())
         }
     };
     tried.map(|()| program)

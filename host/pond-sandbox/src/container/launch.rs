@@ -160,7 +160,7 @@ impl Container {
     fn plan(&self, job: &Job<'_>, limits: Limits, range: &IdRange) -> Result<JailPlan, ContainerFault> {
         let replaced = job.checkout.without_credentials()?;
         let (owner_uid, owner_gid) = (job.checkout.owner_uid, job.checkout.owner_gid);
-        Ok(native::plan(&native::Facts {
+        let mut plan = native::plan(&native::Facts {
             places: self.places.get_or_init(native::places),
             identity: Identity::Range { base: range.base(), owner_uid, owner_gid },
             scratch: Scratch::Ext4Image,
@@ -176,7 +176,10 @@ impl Container {
             console: job.console,
             doors: job.doors,
             home: job.home,
-        })?)
+        })?;
+        // Pid 1 is the same user here; with one more for it, it is the control group that says when there are too many.
+        plan.rlimits.processes += 1;
+        Ok(plan)
     }
 
     fn create(&self, facts: &Facts<'_>, job: &JobName) -> Result<String, ContainerFault> {
