@@ -15,6 +15,9 @@ pub const PROGRAM: &str = "/.pond/init";
 /// The most of a stream that one frame carries.
 pub const MAX_PIECE: usize = 64 << 10;
 
+/// More than any kernel says of itself.
+const MAX_EVIDENCE: usize = 4 << 10;
+
 /// What pid 1 is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +36,24 @@ pub enum Kernel {
     Gvisor,
 }
 
+/// What pid 1 sees of the kernel it runs on, before anything of the job does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// `/proc/version`, on one line.
+    pub version: String,
+    /// Different on every kernel that was ever started.
+    pub boot_id: String,
+    pub landlock: Landlock,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landlock {
+    Present,
+    Absent,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// To pid 1: an [`Order`].
@@ -49,6 +70,8 @@ pub enum Kind {
     Stderr,
     /// From pid 1: a [`Report`].
     Report,
+    /// From pid 1: its [`Evidence`], before the first report.
+    Evidence,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -67,7 +90,7 @@ pub struct Header {
 }
 
 impl Kind {
-    const ALL: [(Kind, u8); 8] = [
+    const ALL: [(Kind, u8); 9] = [
         (Kind::Order, 1),
         (Kind::Go, 2),
         (Kind::Input, 3),
@@ -76,6 +99,7 @@ impl Kind {
         (Kind::Stdout, 6),
         (Kind::Stderr, 7),
         (Kind::Report, 8),
+        (Kind::Evidence, 9),
     ];
 
     fn most(self) -> usize {
@@ -84,6 +108,7 @@ impl Kind {
             Self::Go | Self::InputEnd | Self::Leave => 0,
             Self::Input | Self::Stdout | Self::Stderr => MAX_PIECE,
             Self::Report => Report::BYTES,
+            Self::Evidence => MAX_EVIDENCE,
         }
     }
 }
@@ -135,7 +160,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_lengths_are_refused() {
         assert_eq!(header(&[0, 0, 0, 0, 0]), Err(FrameFault::Kind(0)));
-        assert_eq!(header(&[9, 0, 0, 0, 0]), Err(FrameFault::Kind(9)));
+        assert_eq!(header(&[10, 0, 0, 0, 0]), Err(FrameFault::Kind(10)));
         assert_eq!(header(&[2, 1, 0, 0, 0]), Err(FrameFault::Length(1)));
         assert_eq!(header(&[6, 1, 0, 1, 0]), Err(FrameFault::Length(0x1_0001)));
         assert_eq!(header(&[8, 25, 0, 0, 0]), Err(FrameFault::Length(25)));

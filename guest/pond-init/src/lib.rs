@@ -7,7 +7,7 @@
 
 mod relay;
 
-pub use relay::{Relay, relay, tell};
+pub use relay::{Relay, relay, say, tell};
 
 use std::os::fd::OwnedFd;
 

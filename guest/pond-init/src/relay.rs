@@ -63,7 +63,11 @@ pub fn relay(mut relay: Relay) -> ! {
 
 /// Whether or not anybody hears it: whoever does not will see this process end.
 pub fn tell(to_pond: &OwnedFd, report: Report) {
-    if let Some(bytes) = frame(Kind::Report, &report.encode())
+    say(to_pond, Kind::Report, &report.encode());
+}
+
+pub fn say(to_pond: &OwnedFd, kind: Kind, payload: &[u8]) {
+    if let Some(bytes) = frame(kind, payload)
         && let Err(_gone) = write_all(to_pond, &bytes)
     {}
 }
@@ -217,7 +221,7 @@ impl Inbox {
                 Kind::Input => self.rest = length,
                 Kind::InputEnd => self.is_complete = true,
                 Kind::Leave => return Err(Errno::PIPE),
-                Kind::Order | Kind::Go | Kind::Stdout | Kind::Stderr | Kind::Report => {
+                Kind::Order | Kind::Go | Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence => {
                     return Err(Errno::BADMSG);
                 }
             }

@@ -6,10 +6,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use pond_init::{Relay, relay, tell};
+use pond_init::{Relay, relay, say, tell};
 use pond_sys::process::{exit_now, fork_plainly};
 use pond_sys::seccomp;
-use pond_wire::contained::{Header, Kernel, Kind, Order};
+use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order};
 use pond_wire::jail::{Report, Step};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -49,6 +49,9 @@ fn take_streams() -> Result<Streams, Errno> {
 fn begin(streams: &Streams) -> Result<Relay, Failure> {
     let (for_job, filter) =
         (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
+    let seen =
+        serde_json::to_vec(&evidence()).map_err(|_| Failure { step: Step::Announce, errno: Errno::INVAL })?;
+    say(&streams.to_pond, Kind::Evidence, &seen);
     let order = hear(&streams.from_pond, Kind::Order)?;
     let refused = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
     let order: Order = serde_json::from_slice(&order).map_err(|_| refused)?;
@@ -76,6 +79,13 @@ fn begin(streams: &Streams) -> Result<Relay, Failure> {
         input: Some(stdin.1),
         outputs: vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)],
     })
+}
+
+/// A file that cannot be read says nothing, which pond takes for an answer too.
+fn evidence() -> Evidence {
+    let line = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let landlock = pond_sys::landlock::version().map_or(Landlock::Absent, |_| Landlock::Present);
+    Evidence { version: line("/proc/version"), boot_id: line("/proc/sys/kernel/random/boot_id"), landlock }
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {

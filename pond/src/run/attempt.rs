@@ -208,6 +208,7 @@ impl Attempt<'_> {
             base: told.base,
             result: told.result,
             network: told.network,
+            isolation: ended.over.isolation.clone(),
             directory,
         }
     }

@@ -11,17 +11,18 @@ use std::sync::OnceLock;
 use http::Method;
 use pond_policy::backend::Backend;
 use pond_policy::limits::Limits;
-use pond_wire::contained::{Kernel, Kind, Order, frame};
+use pond_wire::contained::{Kind, Order, frame};
 use pond_wire::jail::{Console, Identity, JailPlan, Scratch};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::canary::{Isolation, Mismatch, Outside, Program};
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::image::{self, ImageFault};
 use super::plan::{self, Facts, id_of};
-use super::probe::{self, Chosen, EngineSettings, ProbeFault};
+use super::probe::{self, Chosen, EngineSettings, Loopback, ProbeFault};
 use super::reap;
-use super::relay::{Relay, RelayFault, Transit};
+use super::relay::{Relay, RelayFault, Relayed, Transit};
 use super::request::{Created, Inspected};
 use super::stage::{self, Stage, StageFault};
 use crate::checkout::CheckoutFault;
@@ -43,6 +44,16 @@ pub enum ContainerFault {
     NotRoot,
     #[error("the container backends give a job no terminal; run it without --tty, or use the native backend")]
     Terminal,
+    #[error(
+        "the runtime {0} has a network stack of its own, into which no gateway reaches; register it with \
+         \"runtimeArgs\": [\"--network=host\"] (a container of pond's has no network but loopback), or run the job sealed"
+    )]
+    NoDoors(String),
+    #[error(
+        "the firecracker backend is not built yet: Kata with Firecracker shares no directory with the host, and pond does not \
+         carry a checkout in and out as a stream"
+    )]
+    Firecracker,
     #[error("pond's own executable {0} is not there any more; install it again")]
     Executable(PathBuf),
     #[error(transparent)]
@@ -69,8 +80,6 @@ pub enum ContainerFault {
     Request(#[source] serde_json::Error),
     #[error("looking at the container's first process")]
     Process(#[source] io::Error),
-    #[error("isolation_mismatch: {0}")]
-    Mismatch(&'static str),
     #[error("connecting the container's streams")]
     Pipes(#[source] io::Error),
     #[error(transparent)]
@@ -102,6 +111,9 @@ impl Container {
         }
         let engine = probe::engine(settings)?;
         let runtime = probe::runtime(&engine, backend, settings)?;
+        if backend == Backend::Firecracker {
+            return Err(ContainerFault::Firecracker);
+        }
         let launcher = Launcher::start(executable)?;
         let named = std::fs::read_link(executable).unwrap_or_else(|_| executable.to_owned());
         let executable = named.to_str().filter(|_| named.is_file()).map(str::to_owned);
@@ -129,6 +141,9 @@ impl Container {
         if let Console::Terminal { .. } = job.console {
             return Err(ContainerFault::Terminal);
         }
+        if !job.doors.is_empty() && self.runtime.loopback == Loopback::Private {
+            return Err(ContainerFault::NoDoors(self.runtime.name.clone()));
+        }
         let range = native::take_range()?;
         let plan = self.plan(job, limits, &range)?;
         let image = image::ensure(&self.engine, &plan.root)?;
@@ -140,6 +155,7 @@ impl Container {
         let facts = Facts {
             plan: &plan,
             limits,
+            kernel: self.runtime.kernel,
             id: id_of(range.base()),
             runtime: &self.runtime.name,
             image: &image,
@@ -154,7 +170,17 @@ impl Container {
         stage::take_down(&stage.directory)?;
         let (pid, process) = self.process(&container)?;
         let order = Order { plan, kernel: self.runtime.kernel };
-        self.connect(Connection { container, streams, early, pid, process, order, upper: stage.upper, range })
+        self.connect(Connection {
+            container,
+            image,
+            streams,
+            early,
+            pid,
+            process,
+            order,
+            upper: stage.upper,
+            range,
+        })
     }
 
     fn plan(&self, job: &Job<'_>, limits: Limits, range: &IdRange) -> Result<JailPlan, ContainerFault> {
@@ -200,35 +226,27 @@ impl Container {
         let gone = || ContainerFault::Process(io::ErrorKind::NotFound.into());
         let inspected = inspected.filter(|found| found.state.running).ok_or_else(gone)?;
         if inspected.host_config.runtime != self.runtime.name {
-            return Err(ContainerFault::Mismatch("the engine ran the container under another runtime"));
+            return Err(RelayFault::from(Mismatch::Runtime).into());
         }
         let pid = Pid::from_raw(inspected.state.pid).ok_or_else(gone)?;
         let process =
             pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| ContainerFault::Process(errno.into()))?;
         if !cgroup::is_in_group_named(pid, container).map_err(ContainerFault::Process)? {
-            return Err(ContainerFault::Mismatch(
-                "the engine's number for the container's first process means another one here",
-            ));
+            return Err(RelayFault::from(Mismatch::Process).into());
         }
-        self.confirm_kernel(pid)?;
         Ok((pid, process))
     }
 
-    /// On the host's kernel pid 1 is a process of this host that runs pond's own file; on any other it is not.
-    fn confirm_kernel(&self, pid: Pid) -> Result<(), ContainerFault> {
+    fn outside(&self, pid: Pid) -> io::Result<Outside> {
+        let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
         let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
-        let failed = |errno: rustix::io::Errno| ContainerFault::Process(errno.into());
-        let ours = of(&self.executable).map_err(failed)?;
-        let runs_here = of(&format!("/proc/{}/exe", pid.as_raw_nonzero())).map_err(failed)? == ours;
-        match (self.runtime.kernel, runs_here) {
-            (Kernel::Host, true) | (Kernel::Gvisor, false) => Ok(()),
-            (Kernel::Host, false) => {
-                Err(ContainerFault::Mismatch("the container's first process is not the one pond asked for"))
-            }
-            (Kernel::Gvisor, true) => Err(ContainerFault::Mismatch(
-                "the runtime that should be gVisor runs containers on the host's own kernel",
-            )),
-        }
+        let theirs = of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
+        let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
+        Ok(Outside {
+            boot_id: line("/proc/sys/kernel/random/boot_id")?,
+            version: line("/proc/version")?,
+            program,
+        })
     }
 
     fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
@@ -255,14 +273,16 @@ impl Container {
             stderr: Some(pipes.stderr.1),
             upper: made.upper,
             start: plan.start,
+            kernel: made.order.kernel,
+            outside: self.outside(made.pid).map_err(ContainerFault::Process)?,
         };
         let engine = self.engine.again()?;
-        let container = made.container;
+        let (container, runtime, image) = (made.container, self.runtime.name.clone(), made.image);
         let thread = std::thread::Builder::new().name("container".to_owned());
         let thread = thread.spawn(move || {
             // This thread must not be the one that a signal for pond ends.
             drop(pond_sys::signal::interrupts());
-            attend(relay, transit, &engine, &container)
+            attend(relay, transit, &engine, &container, (runtime, image))
         });
         let thread = thread.map_err(ContainerFault::Pipes)?;
         let streams = Streams { stdin: pipes.stdin.1, stdout: pipes.stdout.0, stderr: pipes.stderr.0 };
@@ -271,13 +291,36 @@ impl Container {
     }
 }
 
+/// What is known of a container that is gone.
+#[derive(Debug)]
+pub(crate) struct Attended {
+    pub(crate) usage: Usage,
+    pub(crate) isolation: Option<Isolation>,
+}
+
 /// Stays with a container to its end, and sees it removed.
-fn attend(relay: Relay, transit: Transit, engine: &Engine, container: &str) -> Result<Usage, ContainerFault> {
+fn attend(
+    relay: Relay,
+    transit: Transit,
+    engine: &Engine,
+    container: &str,
+    (runtime, image): (String, String),
+) -> Result<Attended, ContainerFault> {
+    let (kernel, outside) = (relay.kernel, relay.outside.clone());
     let relayed = relay.run(transit);
     let told = reap::inspect(engine, container)?;
     reap::remove(engine, container)?;
-    let usage = relayed?.unwrap_or_else(|| killed(told.as_ref()));
-    Ok(usage)
+    let Relayed { usage, evidence } = relayed?;
+    let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
+    let isolation = evidence.map(|inside| Isolation {
+        runtime,
+        image,
+        kernel,
+        inside,
+        host_boot_id: outside.boot_id,
+        host_sees: outside.program,
+    });
+    Ok(Attended { usage, isolation })
 }
 
 /// Of a container that did not live to be read, the engine still knows whether memory was the reason.
@@ -289,6 +332,7 @@ fn killed(told: Option<&Inspected>) -> Usage {
 /// A container that runs, and everything that belongs to it.
 struct Connection {
     container: String,
+    image: String,
     streams: std::os::unix::net::UnixStream,
     early: Vec<u8>,
     pid: Pid,

@@ -4,6 +4,7 @@
 //! A job's plan, storage, user ids, collector and gateway are the native backend's; the engine makes the namespaces, the root and
 //! the limits that the launcher makes there. Objects pond makes bear its labels, and it touches no others.
 
+mod canary;
 mod engine;
 mod frames;
 mod image;
@@ -16,8 +17,10 @@ mod request;
 mod seccomp;
 mod stage;
 
+pub use canary::{Isolation, Mismatch, Program};
 pub use engine::EngineFault;
 pub use image::ImageFault;
+pub(crate) use launch::Attended;
 pub use launch::{Container, ContainerFault};
 pub use probe::{EngineSettings, ProbeFault};
 pub use reap::ReclaimFault;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use pond_policy::limits::Limits;
-use pond_wire::contained::PROGRAM;
+use pond_wire::contained::{Kernel, PROGRAM};
 use pond_wire::jail::{HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged};
 
 use super::request::{BindOptions, Create, Healthcheck, HostConfig, LogConfig, Mount, RestartPolicy, Ulimit};
@@ -51,6 +51,7 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 pub(super) struct Facts<'a> {
     pub(super) plan: &'a JailPlan,
     pub(super) limits: Limits,
+    pub(super) kernel: Kernel,
     /// The job's user and group on the host.
     pub(super) id: u32,
     pub(super) runtime: &'a str,
@@ -129,12 +130,22 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
         // Memory and swap together: no swap.
         memory_swap: memory,
         nano_cpus: u64::from(facts.limits.cpus.millis()) * NANOS_PER_MILLI,
-        pids_limit: facts.limits.pids.get(),
+        pids_limit: facts.limits.pids.get() + own_threads(facts.kernel),
         init: false,
         auto_remove: false,
         log_config: LogConfig { r#type: "none".to_owned() },
         restart_policy: RestartPolicy { name: "no".to_owned() },
     })
+}
+
+/// gVisor is a process of the host whose threads count as well.
+const GVISOR_THREADS: u64 = 256;
+
+fn own_threads(kernel: Kernel) -> u64 {
+    match kernel {
+        Kernel::Host => 0,
+        Kernel::Gvisor => GVISOR_THREADS,
+    }
 }
 
 fn tmpfs(cap: TmpfsCap) -> String {

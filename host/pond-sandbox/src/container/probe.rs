@@ -1,6 +1,6 @@
 //! What engine this host has, and which of its runtimes is which backend. A backend whose runtime is not there does not exist.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use http::Method;
@@ -8,7 +8,7 @@ use pond_policy::backend::Backend;
 use pond_wire::contained::Kernel;
 
 use super::engine::{Ask, Body, Engine, EngineFault};
-use super::request::{Info, Version};
+use super::request::{Info, Runtime, Version};
 
 /// Docker 20.10: private cgroup namespaces, and errors of a filter that say which.
 const LEAST: ApiVersion = ApiVersion { major: 1, minor: 41 };
@@ -53,6 +53,16 @@ pub struct EngineSettings {
 pub(super) struct Chosen {
     pub(super) name: String,
     pub(super) kernel: Kernel,
+    pub(super) loopback: Loopback,
+}
+
+/// Whose the loopback interface is that a job sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loopback {
+    /// The container's network namespace's, where a gateway's doors can be opened.
+    Namespace,
+    /// A network stack of the runtime's own, which nothing outside reaches into.
+    Private,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,11 +128,11 @@ pub(super) fn runtime(
     let ask =
         Ask { what: "asking the engine's runtimes", method: Method::GET, path: "/info", body: Body::Nothing };
     let info: Info = engine.read(ask)?;
-    choose(&info.runtimes.into_keys().collect(), backend, settings)
+    choose(&info.runtimes, backend, settings)
 }
 
 fn choose(
-    registered: &BTreeSet<String>,
+    registered: &BTreeMap<String, Runtime>,
     backend: Backend,
     settings: &EngineSettings,
 ) -> Result<Chosen, ProbeFault> {
@@ -142,19 +152,32 @@ fn choose(
             "Install Kata Containers and register it in /etc/docker/daemon.json, or name it in SWARM_KATA_RUNTIME",
         ),
     };
-    let names = || registered.iter().cloned().collect::<Vec<_>>().join(", ");
+    let names = || registered.keys().cloned().collect::<Vec<_>>().join(", ");
     let found = match told.filter(|name| !name.is_empty()) {
-        Some(name) if registered.contains(name) => name.to_owned(),
+        Some(name) if registered.contains_key(name) => name.to_owned(),
         Some(name) => {
             return Err(ProbeFault::Unregistered { name: name.to_owned(), registered: names() });
         }
         None => {
-            let found = usual.iter().find(|name| registered.contains(**name));
+            let found = usual.iter().find(|name| registered.contains_key(**name));
             let absent = ProbeFault::Absent { backend: backend.name(), registered: names(), advice };
             (*found.ok_or(absent)?).to_owned()
         }
     };
-    Ok(Chosen { name: found, kernel })
+    let loopback = match kernel {
+        Kernel::Host => Loopback::Namespace,
+        Kernel::Gvisor => gvisor_loopback(registered.get(&found)),
+    };
+    Ok(Chosen { name: found, kernel, loopback })
+}
+
+/// gVisor uses the namespace's own loopback only when told to; otherwise it brings a network stack.
+fn gvisor_loopback(runtime: Option<&Runtime>) -> Loopback {
+    let told = |argument: &String| ["--network=host", "-network=host"].contains(&argument.as_str());
+    match runtime {
+        Some(runtime) if runtime.runtime_args.iter().any(told) => Loopback::Namespace,
+        Some(_) | None => Loopback::Private,
+    }
 }
 
 #[cfg(test)]
@@ -162,8 +185,13 @@ mod tests {
     //! An engine elsewhere, one too old, and a runtime that is not there are refused; nothing else is chosen instead.
     use super::*;
 
+    fn registered(names: &[&str], arguments: &[&str]) -> BTreeMap<String, Runtime> {
+        let runtime = Runtime { runtime_args: arguments.iter().map(|text| (*text).to_owned()).collect() };
+        names.iter().map(|name| ((*name).to_owned(), runtime.clone())).collect()
+    }
+
     fn chosen(names: &[&str], backend: Backend, settings: &EngineSettings) -> Result<String, String> {
-        choose(&names.iter().map(|name| (*name).to_owned()).collect(), backend, settings)
+        choose(&registered(names, &[]), backend, settings)
             .map(|chosen| chosen.name)
             .map_err(|fault| fault.to_string())
     }
@@ -196,6 +224,19 @@ mod tests {
         assert_eq!(chosen(&names, Backend::Gvisor, &told("mine")).as_deref(), Ok("mine"));
         let fault = chosen(&names, Backend::Gvisor, &told("yours")).unwrap_err();
         assert!(fault.contains("\"yours\"") && fault.contains("mine, runc, runsc"), "{fault}");
+    }
+
+    #[test]
+    fn doors_reach_a_gvisor_that_was_told_to_use_the_namespace() {
+        let loopback = |arguments: &[&str]| {
+            let chosen =
+                choose(&registered(&["runsc"], arguments), Backend::Gvisor, &EngineSettings::default());
+            chosen.unwrap().loopback
+        };
+        assert_eq!(loopback(&["--platform=systrap", "--network=host"]), Loopback::Namespace);
+        for arguments in [&[][..], &["--network=sandbox"], &["--network=none"]] {
+            assert_eq!(loopback(arguments), Loopback::Private);
+        }
     }
 
     #[test]

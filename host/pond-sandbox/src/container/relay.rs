@@ -10,12 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pond_wire::contained::{Kind, MAX_PIECE, frame};
+use pond_wire::contained::{Evidence, Kernel, Kind, MAX_PIECE, frame};
 use pond_wire::jail::{Report, ReportFault, Start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
+use super::canary::{Mismatch, Outside, judge};
 use super::frames::{Frames, FramesFault};
 use crate::native::cgroup::{self, Usage};
 
@@ -32,6 +33,10 @@ pub enum RelayFault {
     Report(#[from] ReportFault),
     #[error("the container engine let go of the job while it ran")]
     EngineGone,
+    #[error("isolation_mismatch: {0}")]
+    Mismatch(#[from] Mismatch),
+    #[error("pid 1 of the container sent evidence that cannot be read")]
+    Evidence(#[source] serde_json::Error),
     #[error("killing the container")]
     Kill(#[source] io::Error),
 }
@@ -51,6 +56,17 @@ pub(super) struct Relay {
     pub(super) stderr: Option<OwnedFd>,
     pub(super) upper: OwnedFd,
     pub(super) start: Start,
+    pub(super) kernel: Kernel,
+    pub(super) outside: Outside,
+}
+
+/// What is known of a container at its end.
+#[derive(Debug)]
+pub(super) struct Relayed {
+    /// What it used, where it lived to tell.
+    pub(super) usage: Option<Usage>,
+    /// What was seen of its kernel, where it got that far.
+    pub(super) evidence: Option<Evidence>,
 }
 
 /// What is on its way.
@@ -60,8 +76,10 @@ pub(super) struct Transit {
     pub(super) to_engine: Vec<u8>,
     to_stdout: Vec<u8>,
     to_stderr: Vec<u8>,
+    may_begin: bool,
     has_begun: bool,
     usage: Option<Usage>,
+    evidence: Option<Evidence>,
     engine_ended: bool,
     dead_since: Option<Instant>,
 }
@@ -75,21 +93,24 @@ impl Transit {
         self.to_engine.extend(frame(kind, payload).unwrap_or_default());
     }
 
+    /// Once the supervisor lets it and its kernel is the one that was promised.
     fn begin(&mut self) {
-        self.say(Kind::Go, &[]);
-        self.has_begun = true;
+        if self.may_begin && self.evidence.is_some() && !self.has_begun {
+            self.say(Kind::Go, &[]);
+            self.has_begun = true;
+        }
     }
 }
 
 impl Relay {
-    /// Runs until pid 1 is dead and what it had said is handed on. Returns what the container used, where it lived to tell.
-    pub(super) fn run(mut self, mut transit: Transit) -> Result<Option<Usage>, RelayFault> {
-        if self.start == Start::AtOnce {
-            transit.begin();
-        }
+    /// Runs until pid 1 is dead and what it had said is handed on.
+    pub(super) fn run(mut self, mut transit: Transit) -> Result<Relayed, RelayFault> {
+        transit.may_begin = self.start == Start::AtOnce;
         loop {
             match self.turn(&mut transit) {
-                Ok(true) => return Ok(transit.usage),
+                Ok(true) => {
+                    return Ok(Relayed { usage: transit.usage, evidence: transit.evidence });
+                }
                 Ok(false) => {}
                 Err(fault) => {
                     self.kill()?;
@@ -167,8 +188,10 @@ impl Relay {
         let Some(report) = &self.report else { return Ok(()) };
         match pond_sys::socket::receive(report, &mut [0; 8]) {
             Ok((0, _)) => self.report = None,
-            Ok(_) if !transit.has_begun => transit.begin(),
-            Ok(_) => {}
+            Ok(_) => {
+                transit.may_begin = true;
+                transit.begin();
+            }
             Err(fault) => return Err(RelayFault::Relay(fault)),
         }
         Ok(())
@@ -211,6 +234,12 @@ impl Relay {
             match kind {
                 Kind::Stdout => transit.to_stdout = payload,
                 Kind::Stderr => transit.to_stderr = payload,
+                Kind::Evidence => {
+                    let seen = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
+                    judge(self.kernel, &seen, &self.outside)?;
+                    transit.evidence = Some(seen);
+                    transit.begin();
+                }
                 Kind::Report | Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Leave => {
                     self.pass_on(Report::decode(&payload)?, transit);
                 }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -165,5 +164,12 @@ pub(super) struct Version {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Info {
-    pub(super) runtimes: BTreeMap<String, IgnoredAny>,
+    pub(super) runtimes: BTreeMap<String, Runtime>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Runtime {
+    #[serde(default)]
+    pub(super) runtime_args: Vec<String>,
 }

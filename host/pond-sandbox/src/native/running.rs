@@ -12,7 +12,7 @@ use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
-use crate::container::ContainerFault;
+use crate::container::{Attended, ContainerFault, Isolation};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunningFault {
@@ -89,10 +89,10 @@ enum Hold {
 
 /// The thread that stays with a container to its end. Dropping this waits for it.
 #[derive(Debug)]
-struct Attendant(Option<JoinHandle<Result<cgroup::Usage, ContainerFault>>>);
+struct Attendant(Option<JoinHandle<Result<Attended, ContainerFault>>>);
 
 impl Attendant {
-    fn finish(mut self) -> Result<cgroup::Usage, RunningFault> {
+    fn finish(mut self) -> Result<Attended, RunningFault> {
         let joined = self.0.take().and_then(|thread| thread.join().ok()).ok_or(RunningFault::Attendant)?;
         Ok(joined.map_err(Box::new)?)
     }
@@ -110,6 +110,8 @@ impl Drop for Attendant {
 pub struct Over {
     pub ending: Ending,
     pub usage: cgroup::Usage,
+    /// What was seen of a container's kernel before the job began.
+    pub isolation: Option<Isolation>,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
 }
@@ -183,7 +185,7 @@ impl Running {
     pub(crate) fn contained(
         ends: Ends,
         init: OwnedFd,
-        attendant: JoinHandle<Result<cgroup::Usage, ContainerFault>>,
+        attendant: JoinHandle<Result<Attended, ContainerFault>>,
         range: IdRange,
     ) -> Self {
         Self {
@@ -268,16 +270,19 @@ impl Running {
         if let Some(init) = &self.init {
             await_death(init);
         }
-        let usage = match self.hold {
+        let (usage, isolation) = match self.hold {
             Hold::Group(group) => {
                 let usage = group.usage()?;
                 group.kill()?;
                 group.remove()?;
-                usage
+                (usage, None)
             }
-            Hold::Container(attendant) => attendant.finish()?,
+            Hold::Container(attendant) => {
+                let Attended { usage, isolation } = attendant.finish()?;
+                (usage, isolation)
+            }
         };
-        Ok(Over { ending, usage, upper: self.upper.map(Upper) })
+        Ok(Over { ending, usage, isolation, upper: self.upper.map(Upper) })
     }
 }
 
