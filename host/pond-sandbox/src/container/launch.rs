@@ -16,7 +16,7 @@ use pond_wire::jail::{Console, Identity, JailPlan, Scratch};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::canary::{Isolation, Mismatch, Outside, Program};
+use super::canary::{Isolation, Mismatch};
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::image::{self, ImageFault};
 use super::plan::{self, Facts, id_of};
@@ -237,18 +237,6 @@ impl Container {
         Ok((pid, process))
     }
 
-    fn outside(&self, pid: Pid) -> io::Result<Outside> {
-        let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
-        let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
-        let theirs = of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
-        let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
-        Ok(Outside {
-            boot_id: line("/proc/sys/kernel/random/boot_id")?,
-            version: line("/proc/version")?,
-            program,
-        })
-    }
-
     fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
         let pipes = Pipes::new().map_err(ContainerFault::Pipes)?;
         let (report, theirs) = pond_sys::socket::pair().map_err(ContainerFault::Pipes)?;
@@ -274,7 +262,7 @@ impl Container {
             upper: made.upper,
             start: plan.start,
             kernel: made.order.kernel,
-            outside: self.outside(made.pid).map_err(ContainerFault::Process)?,
+            executable: self.executable.clone(),
         };
         let engine = self.engine.again()?;
         let (container, runtime, image) = (made.container, self.runtime.name.clone(), made.image);
@@ -306,13 +294,13 @@ fn attend(
     container: &str,
     (runtime, image): (String, String),
 ) -> Result<Attended, ContainerFault> {
-    let (kernel, outside) = (relay.kernel, relay.outside.clone());
+    let kernel = relay.kernel;
     let relayed = relay.run(transit);
     let told = reap::inspect(engine, container)?;
     reap::remove(engine, container)?;
     let Relayed { usage, evidence } = relayed?;
     let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
-    let isolation = evidence.map(|inside| Isolation {
+    let isolation = evidence.map(|(inside, outside)| Isolation {
         runtime,
         image,
         kernel,

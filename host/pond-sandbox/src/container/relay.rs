@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
-use super::canary::{Mismatch, Outside, judge};
+use super::canary::{Mismatch, Outside, Program, judge};
 use super::frames::{Frames, FramesFault};
 use crate::native::cgroup::{self, Usage};
 
@@ -33,7 +33,7 @@ pub enum RelayFault {
     Report(#[from] ReportFault),
     #[error("the container engine let go of the job while it ran")]
     EngineGone,
-    #[error("isolation_mismatch: {0}")]
+    #[error("isolation_mismatch")]
     Mismatch(#[from] Mismatch),
     #[error("pid 1 of the container sent evidence that cannot be read")]
     Evidence(#[source] serde_json::Error),
@@ -57,7 +57,8 @@ pub(super) struct Relay {
     pub(super) upper: OwnedFd,
     pub(super) start: Start,
     pub(super) kernel: Kernel,
-    pub(super) outside: Outside,
+    /// Pond's own file, which is pid 1.
+    pub(super) executable: String,
 }
 
 /// What is known of a container at its end.
@@ -66,7 +67,7 @@ pub(super) struct Relayed {
     /// What it used, where it lived to tell.
     pub(super) usage: Option<Usage>,
     /// What was seen of its kernel, where it got that far.
-    pub(super) evidence: Option<Evidence>,
+    pub(super) evidence: Option<(Evidence, Outside)>,
 }
 
 /// What is on its way.
@@ -79,7 +80,7 @@ pub(super) struct Transit {
     may_begin: bool,
     has_begun: bool,
     usage: Option<Usage>,
-    evidence: Option<Evidence>,
+    evidence: Option<(Evidence, Outside)>,
     engine_ended: bool,
     dead_since: Option<Instant>,
 }
@@ -236,8 +237,9 @@ impl Relay {
                 Kind::Stderr => transit.to_stderr = payload,
                 Kind::Evidence => {
                     let seen = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
-                    judge(self.kernel, &seen, &self.outside)?;
-                    transit.evidence = Some(seen);
+                    let outside = self.outside().map_err(RelayFault::Relay)?;
+                    judge(self.kernel, &seen, &outside)?;
+                    transit.evidence = Some((seen, outside));
                     transit.begin();
                 }
                 Kind::Report | Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Leave => {
@@ -247,6 +249,16 @@ impl Relay {
             self.flush(transit)?;
         }
         Ok(())
+    }
+
+    /// What this host sees, now that pid 1 has spoken and hence runs.
+    fn outside(&self) -> io::Result<Outside> {
+        let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
+        let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+        let theirs = of(&format!("/proc/{}/exe", self.pid.as_raw_nonzero()))?;
+        let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
+        let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
+        Ok(Outside { boot_id, version, program })
     }
 
     fn pass_on(&mut self, report: Report, transit: &mut Transit) {
