@@ -138,3 +138,66 @@ fn add(tar: &mut Vec<u8>, path: &str, kind: Kind, says: &str) -> Result<(), Imag
     tar.resize(tar.len().next_multiple_of(BLOCK), 0);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    //! The archive is one that others can read, and holds no program.
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tar is the judge of an archive")]
+    fn tar_lists_what_was_put_in() {
+        let text = |text: &str| text.to_owned();
+        let root = [
+            RootEntry::Directory { path: text("/etc") },
+            RootEntry::Bind { path: text("/usr"), source: text("/usr"), kind: BindKind::Directory },
+            RootEntry::Symlink { path: text("/bin"), target: text("usr/bin") },
+            RootEntry::Symlink { path: text("/dev/fd"), target: text("/proc/self/fd") },
+            RootEntry::File { path: text("/etc/nsswitch.conf"), content: text("hosts: files dns\n") },
+            RootEntry::File { path: text("/etc/passwd"), content: text("pond:x:1879049192\n") },
+            RootEntry::Device { path: text("/dev/null"), source: text("/dev/null") },
+        ];
+        let bytes = archive(&root).unwrap();
+        assert_eq!(bytes, archive(&root).unwrap());
+        let mut tar = Command::new("tar");
+        let mut child = tar
+            .args(["--list", "--verbose", "--numeric-owner", "--utc", "--full-time"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), &bytes).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let listed = String::from_utf8(output.stdout).unwrap();
+        let entry = |line: &str| {
+            line.replace("1970-01-01 00:00:00", "").split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let directory = |name: &str| format!("drwxr-xr-x 0/0 0 {name}");
+        let expected = [
+            directory(".pond"),
+            directory("dev"),
+            directory("home"),
+            directory("home/pond"),
+            directory("proc"),
+            directory("sys"),
+            directory("tmp"),
+            directory("workspace"),
+            text("-rw-r--r-- 0/0 0 .pond/init"),
+            directory("etc"),
+            directory("usr"),
+            text("lrwxrwxrwx 0/0 0 bin -> usr/bin"),
+            text("-rw-r--r-- 0/0 17 etc/nsswitch.conf"),
+            text("-rw-r--r-- 0/0 0 etc/passwd"),
+        ];
+        let listed: Vec<String> = listed.lines().map(|line| entry(line).replace("/ ", " ")).collect();
+        let listed: Vec<&str> = listed.iter().map(|line| line.trim_end_matches('/')).collect();
+        assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn a_name_that_does_not_fit_is_refused() {
+        let root = [RootEntry::Directory { path: format!("/{}", "x".repeat(101)) }];
+        assert!(matches!(archive(&root), Err(ImageFault::Path(_))));
+    }
+}
