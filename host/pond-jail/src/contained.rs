@@ -13,7 +13,7 @@ use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order};
 use pond_wire::jail::{Report, Step};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
 
 use crate::check::check;
 use crate::fault::{At, Failure};
@@ -26,11 +26,28 @@ struct Streams {
     to_pond: OwnedFd,
 }
 
+/// A job that was forked, and pid 1's ends of its streams.
+struct Started {
+    job: Pid,
+    child_events: OwnedFd,
+    filter: seccomp::Filter,
+    input: OwnedFd,
+    outputs: Vec<(Kind, OwnedFd)>,
+}
+
 /// Never returns to the caller's code.
 pub fn contained() -> ! {
     let Ok(streams) = take_streams() else { exit_now(1) };
     match begin(&streams) {
-        Ok(started) => relay(Relay { from_pond: streams.from_pond, to_pond: streams.to_pond, ..started }),
+        Ok(started) => relay(Relay {
+            job: started.job,
+            child_events: started.child_events,
+            filter: started.filter,
+            from_pond: streams.from_pond,
+            to_pond: streams.to_pond,
+            input: Some(started.input),
+            outputs: started.outputs,
+        }),
         Err(failure) => {
             tell(&streams.to_pond, failure.report());
             exit_now(1)
@@ -46,7 +63,7 @@ fn take_streams() -> Result<Streams, Errno> {
     Ok(Streams { from_pond, to_pond })
 }
 
-fn begin(streams: &Streams) -> Result<Relay, Failure> {
+fn begin(streams: &Streams) -> Result<Started, Failure> {
     let (for_job, filter) =
         (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
     let seen =
@@ -70,15 +87,8 @@ fn begin(streams: &Streams) -> Result<Relay, Failure> {
     for ours in [&stdin.1, &stdout.0, &stderr.0] {
         rustix::io::ioctl_fionbio(ours, true).at(Step::ForkJob)?;
     }
-    Ok(Relay {
-        job: pid,
-        child_events,
-        filter,
-        from_pond: streams.from_pond.try_clone().at(Step::ForkJob)?,
-        to_pond: streams.to_pond.try_clone().at(Step::ForkJob)?,
-        input: Some(stdin.1),
-        outputs: vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)],
-    })
+    let outputs = vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)];
+    Ok(Started { job: pid, child_events, filter, input: stdin.1, outputs })
 }
 
 /// A file that cannot be read says nothing, which pond takes for an answer too.

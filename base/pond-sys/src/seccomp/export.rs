@@ -81,8 +81,9 @@ mod tests {
     const EXCEPTIONS: [&str; 3] = ["ioctl", "prlimit64", "setrlimit"];
 
     fn lets_through(allowances: &[Allowance], name: &str, arguments: [u64; 3]) -> bool {
-        let word = |condition: &Condition| arguments[condition.argument as usize] as u32;
-        let holds = |condition: &Condition| word(condition) & condition.mask == condition.value;
+        let word = |condition: &Condition| arguments[usize::try_from(condition.argument).unwrap()];
+        let holds =
+            |condition: &Condition| word(condition) & u64::from(condition.mask) == u64::from(condition.value);
         let case = |case: &Vec<Condition>| case.iter().all(holds);
         allowances.iter().any(|allowance| allowance.name == name && allowance.cases.iter().any(case))
     }

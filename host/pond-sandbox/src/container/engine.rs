@@ -153,16 +153,11 @@ impl Engine {
 
     /// Nothing when the engine has no such thing.
     pub(super) fn find<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<Option<T>, EngineFault> {
-        let what = ask.what;
         match self.read(ask) {
-            Err(EngineFault::Refused { status, .. }) if status == StatusCode::NOT_FOUND.as_u16() => Ok(None),
+            Err(EngineFault::Refused { status, .. }) if status == StatusCode::NOT_FOUND => Ok(None),
             Err(fault) => Err(fault),
             Ok(found) => Ok(Some(found)),
         }
-        .map_err(|fault| match fault {
-            EngineFault::Answer { source, .. } => EngineFault::Answer { what, source },
-            other => other,
-        })
     }
 
     /// The container's streams as one socket, and what of them had already arrived.

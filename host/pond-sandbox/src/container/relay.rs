@@ -5,7 +5,7 @@
 //! the launcher stands for a native job: it lets go of the report socket when pid 1 is dead, by the kernel's word. It kills
 //! the container when its lifeline closes.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -215,14 +215,11 @@ impl Relay {
 
     fn hear_engine(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
         let mut piece = [0; MAX_PIECE];
-        match (&self.engine).read(&mut piece) {
-            Ok(0) => transit.engine_ended = true,
+        match rustix::io::read(&self.engine, &mut piece) {
+            Ok(0) | Err(Errno::CONNRESET) => transit.engine_ended = true,
             Ok(length) => transit.frames.push(piece.get(..length).unwrap_or_default())?,
-            Err(fault) => match fault.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                io::ErrorKind::ConnectionReset => transit.engine_ended = true,
-                _ => return Err(RelayFault::Relay(fault)),
-            },
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(RelayFault::Relay(errno.into())),
         }
         Ok(())
     }
@@ -284,10 +281,10 @@ impl Relay {
         write_some(&mut self.stdout, &mut transit.to_stdout)?;
         write_some(&mut self.stderr, &mut transit.to_stderr)?;
         while !transit.to_engine.is_empty() && !transit.engine_ended {
-            match (&self.engine).write(&transit.to_engine) {
+            match rustix::io::write(&self.engine, &transit.to_engine) {
                 Ok(length) => drop(transit.to_engine.drain(..length)),
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => break,
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
                 // Its own end of the stream says so, or pid 1 is dead.
                 Err(_gone) => transit.to_engine.clear(),
             }
