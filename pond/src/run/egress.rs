@@ -105,7 +105,7 @@ pub(super) fn plan(
             let env = proxy_environment(&PROXY.ip().to_string(), PROXY.port());
             Ok(Plan { reach: Some(reach), doors, env })
         }
-        Network::Internet | Network::Open => bail!("the native backend does not offer this network"),
+        Network::Internet | Network::Open => bail!("no backend offers this network"),
     }
 }
 

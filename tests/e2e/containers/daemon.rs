@@ -38,6 +38,15 @@ fn command(program: &str) -> Command {
 
 impl Daemon {
     pub(super) fn start() -> Self {
+        Self::start_under(&[])
+    }
+
+    /// In a mount namespace of its own, into which no mount of this one comes.
+    pub(super) fn start_apart() -> Self {
+        Self::start_under(&["unshare", "--mount", "--propagation", "private", "--"])
+    }
+
+    fn start_under(words: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let runtimes = json!({ "runtimes": {
             "runsc": { "path": runsc(), "runtimeArgs": ["--network=host", "--platform=systrap"] },
@@ -45,7 +54,7 @@ impl Daemon {
             LIAR: { "path": RUNC, "runtimeArgs": [] },
         }});
         std::fs::write(directory.path().join("daemon.json"), runtimes.to_string()).unwrap();
-        let process = spawn(directory.path());
+        let process = spawn(directory.path(), words);
         let daemon = Self { directory, process };
         daemon.wait();
         daemon
@@ -53,7 +62,7 @@ impl Daemon {
 
     /// As after a crash of the engine: killed, and started again on the same data.
     pub(super) fn restart(&mut self) {
-        self.process = spawn(self.directory.path());
+        self.process = spawn(self.directory.path(), &[]);
         self.wait();
     }
 
@@ -118,11 +127,15 @@ impl Daemon {
     }
 }
 
-fn spawn(directory: &Path) -> Child {
+/// `words` become the engine: they execute what follows them.
+fn spawn(directory: &Path, words: &[&str]) -> Child {
     let place = |option: &str, name: &str| format!("--{option}={}", directory.join(name).display());
     let log = std::fs::File::create(directory.join("log")).unwrap();
     let name = directory.file_name().unwrap().to_string_lossy().replace('.', "");
-    command(DAEMON)
+    let mut words = words.iter().copied().chain([DAEMON]);
+    let mut engine = command(words.next().unwrap_or_default());
+    engine
+        .args(words)
         .args([place("config-file", "daemon.json"), place("data-root", "data"), place("exec-root", "run")])
         .args([place("pidfile", "pid"), format!("--host=unix://{}", directory.join("sock").display())])
         .args([format!("--cgroup-parent=/pond-test-{name}"), format!("--containerd-namespace={name}")])

@@ -39,6 +39,15 @@ fn a_runtime_that_is_not_what_it_claims_is_refused() {
 }
 
 #[test]
+fn an_engine_that_does_not_see_the_jobs_disk_shows_the_job_nothing() {
+    let (daemon, world) = (Daemon::start_apart(), World::new());
+    let done = daemon.run(&world, &[&["run", "--backend", "docker"][..], &JOB].concat());
+    refused(&done, "could not mount the workspace: Permission denied");
+    assert_eq!(daemon.containers(), Vec::<String>::new());
+    nothing_is_left(&world);
+}
+
+#[test]
 fn without_an_engine_there_is_no_backend() {
     let world = World::new();
     let run = |address: &str, flags: &[&str]| {
