@@ -28,16 +28,18 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Somebody else's container and volume, named as if they were pond's.
-fn bystanders(daemon: &Daemon, world: &World) -> Vec<String> {
-    // A first run brings the image.
-    assert_eq!(daemon.run(world, &["run", "-q", "--backend", "docker", "--", "true"]).code, 0);
+/// Somebody else's container under this name, which says of itself that it is a job's.
+fn bystander(daemon: &Daemon, name: &str) {
     let image = daemon.api("GET", "/images/json", None)[0]["Id"].clone();
-    let labels = json!({ "io.pond.job": "20200101-000000-bystander" });
+    let labels = json!({ "io.pond.job": name.strip_prefix("pond-") });
     let body = json!({ "Image": image, "Cmd": ["/usr/bin/true"], "Labels": labels });
-    daemon.api("POST", "/containers/create?name=pond-20200101-000000-bystander", Some(&body));
-    daemon.api("POST", "/volumes/create", Some(&json!({ "Name": "pond-bystander", "Labels": labels })));
-    daemon.containers()
+    let made = daemon.api("POST", &format!("/containers/create?name={name}"), Some(&body));
+    assert!(made["Id"].is_string(), "{made}");
+}
+
+fn swept(daemon: &Daemon, world: &World) {
+    let done = daemon.run(world, &["gc"]);
+    assert_eq!(done.code, 0, "{done:?}");
 }
 
 fn nothing_of_ours_is_left(daemon: &Daemon, world: &World, bystanders: &[String]) {
@@ -55,8 +57,11 @@ fn nothing_of_ours_is_left(daemon: &Daemon, world: &World, bystanders: &[String]
 #[test]
 fn whatever_is_killed_nothing_of_a_job_stays() {
     let (mut daemon, world) = (Daemon::start(), World::new());
-    let bystanders = bystanders(&daemon, &world);
-    assert_eq!(bystanders.len(), 1);
+    // A first run brings the image.
+    assert_eq!(daemon.run(&world, &["run", "-q", "--backend", "docker", "--", "true"]).code, 0);
+    bystander(&daemon, "pond-20200101-000000-bystander");
+    daemon.api("POST", "/volumes/create", Some(&json!({ "Name": "pond-bystander" })));
+    let mut bystanders = daemon.containers();
 
     // pond: the stream of pid 1 ends, and with it the job, before any sweep.
     let mut pond = start(&daemon, &world);
@@ -64,7 +69,20 @@ fn whatever_is_killed_nothing_of_a_job_stays() {
     pond.wait().unwrap();
     let running = |daemon: &Daemon| daemon.api("GET", "/containers/json", None) != Value::Array(Vec::new());
     eventually("the container ends with pond", || !running(&daemon));
-    assert_eq!(daemon.run(&world, &["gc"]).code, 0);
+    swept(&daemon, &world);
+    nothing_of_ours_is_left(&daemon, &world, &bystanders);
+
+    // The name of a container proves nothing: somebody else's in its place stays.
+    let mut pond = start(&daemon, &world);
+    pond.kill().unwrap();
+    pond.wait().unwrap();
+    eventually("the container ends with pond", || !running(&daemon));
+    let left = daemon.containers().into_iter().find(|name| !bystanders.contains(name)).unwrap();
+    let name = left.trim_start_matches('/');
+    daemon.api("DELETE", &format!("/containers/{name}?force=true"), None);
+    bystander(&daemon, name);
+    bystanders = daemon.containers();
+    swept(&daemon, &world);
     nothing_of_ours_is_left(&daemon, &world, &bystanders);
 
     // The engine: the job is killed without it, and removed when it is back.
@@ -76,6 +94,6 @@ fn whatever_is_killed_nothing_of_a_job_stays() {
     // Nobody else has to wait for that engine.
     assert_eq!(world.run(&["run", "-q", "--", "true"]).code, 0);
     daemon.restart();
-    assert_eq!(daemon.run(&world, &["gc"]).code, 0);
+    swept(&daemon, &world);
     nothing_of_ours_is_left(&daemon, &world, &bystanders);
 }

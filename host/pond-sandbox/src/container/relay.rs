@@ -23,6 +23,9 @@ use crate::native::cgroup::{self, Usage};
 /// How long an engine may take to tell of what a dead container had written.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// How long pid 1 may take to end once it was told to; what it reported stands.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 #[derive(Debug, thiserror::Error)]
 pub enum RelayFault {
     #[error("relaying a container's streams")]
@@ -82,6 +85,8 @@ pub(super) struct Transit {
     usage: Option<Usage>,
     evidence: Option<(Evidence, Outside)>,
     engine_ended: bool,
+    /// When pid 1 was told that it may end.
+    farewell: Option<Instant>,
     dead_since: Option<Instant>,
 }
 
@@ -144,6 +149,9 @@ impl Relay {
         }
         self.sort(transit)?;
         self.flush(transit)?;
+        if transit.farewell.is_some_and(|since| since.elapsed() > FAREWELL) {
+            self.kill()?;
+        }
         match transit.dead_since {
             None if transit.engine_ended => Err(RelayFault::EngineGone),
             None => Ok(false),
@@ -174,7 +182,8 @@ impl Relay {
         let open = asked.iter().filter_map(|(fd, flags)| Some(PollFd::from_borrowed_fd((*fd)?, *flags)));
         let mut fds: Vec<_> = open.collect();
         let moment = Timespec { tv_sec: 1, tv_nsec: 0 };
-        match poll(&mut fds, transit.dead_since.map(|_| &moment)) {
+        let is_ending = transit.dead_since.or(transit.farewell);
+        match poll(&mut fds, is_ending.map(|_| &moment)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(RelayFault::Relay(errno.into())),
         }
@@ -266,6 +275,7 @@ impl Relay {
                 // While pid 1 waits for a farewell its control group is still there to be read.
                 transit.usage = cgroup::usage_of(self.pid).ok();
                 transit.say(Kind::Leave, &[]);
+                transit.farewell.get_or_insert_with(Instant::now);
                 &[]
             }
             Report::Started | Report::Doors | Report::Failed { .. } => &[],

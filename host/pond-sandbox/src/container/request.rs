@@ -132,6 +132,8 @@ pub(super) struct Config {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct RanUnder {
+    /// Nothing in a container that was made without one.
+    #[serde(default)]
     pub(super) runtime: String,
 }
 
