@@ -25,14 +25,17 @@ use std::process::ExitCode;
 use pond_sandbox::native::{Forked, Launcher};
 
 fn main() -> ExitCode {
-    // The launcher and the gateway are this same file under other names, and each must be itself before anything else of
-    // ours has run.
+    // The launcher, the gateway and pid 1 of a container are this same file under other names, and each must be itself
+    // before anything else of ours has run.
     let name = std::env::args_os().next();
     if name.as_ref().is_some_and(|name| name == pond_jail::NAME) {
         pond_jail::main()
     }
-    if name.is_some_and(|name| name == pond_gateway::NAME) {
+    if name.as_ref().is_some_and(|name| name == pond_gateway::NAME) {
         pond_gateway::main()
+    }
+    if name.is_some_and(|name| name == pond_wire::contained::PROGRAM) {
+        pond_jail::contained()
     }
     if std::env::args_os()
         .next()

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use pond_policy::refusal::Refusals;
 use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, parse_resolvers};
+use pond_sandbox::container::EngineSettings;
 use zeroize::Zeroizing;
 
 /// What the operator demands of every sandbox on this machine.
@@ -41,6 +42,15 @@ pub(crate) enum OperatorFile {
 /// A variable that holds a key.
 pub(crate) fn secret(variable: &str) -> Option<Zeroizing<Vec<u8>>> {
     text(variable).filter(|text| !text.is_empty()).map(|text| Zeroizing::new(text.into_bytes()))
+}
+
+/// What the operator says about the container engine.
+pub(crate) fn engine() -> EngineSettings {
+    EngineSettings {
+        docker_host: text("DOCKER_HOST"),
+        gvisor_runtime: text("SWARM_GVISOR_RUNTIME"),
+        kata_runtime: text("SWARM_KATA_RUNTIME"),
+    }
 }
 
 /// The caller's home directory.

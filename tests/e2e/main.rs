@@ -7,6 +7,7 @@ mod apply;
 mod attack;
 mod bad_input;
 mod confined;
+mod containers;
 mod crash;
 #[path = "../done.rs"]
 mod done;

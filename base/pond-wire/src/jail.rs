@@ -23,6 +23,17 @@ pub mod word {
     /// Let that child carry out a plan. Descriptors: the plan, the report socket, the checkout, the job's streams if the
     /// plan gives it any, the lifeline, and the entries of its v1 control groups.
     pub const LAUNCH: u8 = 0x20;
+    /// Build a plan's storage and hang it up in a directory, for a container to bind. Descriptors: the plan, the report
+    /// socket, the checkout, the directory, an image and its template.
+    pub const STAGE: u8 = 0x30;
+    /// Open a plan's doors in the network namespace of a process. Descriptors: the plan, the report socket, the process.
+    pub const VISIT: u8 = 0x40;
+}
+
+/// Where staged storage hangs, below the directory that travels with the request.
+pub mod staged {
+    pub const WORKSPACE: &str = "workspace";
+    pub const HOME: &str = "home";
 }
 
 /// Where the checkout stands inside.

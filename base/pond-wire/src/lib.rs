@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod change;
+pub mod contained;
 pub mod contract;
 pub mod decode;
 pub mod gateway;

@@ -5,6 +5,10 @@
 //! the kernel's word on the job's main process, never anything the job said.
 #![forbid(unsafe_code)]
 
+mod relay;
+
+pub use relay::{Relay, relay, say, tell};
+
 use std::os::fd::OwnedFd;
 
 use pond_sys::process::{Ended, Status, exit_now, reap_any};
@@ -57,22 +61,22 @@ fn wait(started: &Started, lifeline: &OwnedFd) -> Result<Option<Ended>, Errno> {
         if life {
             return Ok(None);
         }
-        if child && let Some(ended) = reap(started)? {
+        if child && let Some(ended) = reap(&started.child_events, started.job)? {
             return Ok(Some(ended));
         }
     }
 }
 
 /// Reaps every child that has ended; orphans of the job land here too.
-fn reap(started: &Started) -> Result<Option<Ended>, Errno> {
+fn reap(child_events: &OwnedFd, job: Pid) -> Result<Option<Ended>, Errno> {
     let mut discard = [0; 512];
-    match rustix::io::read(&started.child_events, &mut discard) {
+    match rustix::io::read(child_events, &mut discard) {
         Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
         Err(errno) => return Err(errno),
     }
     loop {
         match reap_any() {
-            Ok(Some(ended)) if ended.pid == started.job.as_raw_nonzero().get() => return Ok(Some(ended)),
+            Ok(Some(ended)) if ended.pid == job.as_raw_nonzero().get() => return Ok(Some(ended)),
             Ok(Some(_orphan)) => {}
             Ok(None) => return Ok(None),
             Err(fault) => match Errno::from_io_error(&fault) {

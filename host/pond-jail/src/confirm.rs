@@ -17,6 +17,21 @@ use crate::fault::Failure;
 const BREACH: Errno = Errno::ISNAM;
 
 pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
+    let forbidden = [
+        // A device that everybody may write to, which nothing but Landlock forbids.
+        rustix::fs::open("/dev/urandom", OFlags::WRONLY, Mode::empty()).is_ok(),
+        // What belongs to init.
+        rustix::fs::openat(CWD, "/proc/1/environ", OFlags::RDONLY, Mode::empty()).is_ok(),
+    ];
+    if forbidden.contains(&true) {
+        return Err(Failure { step: Step::Confirm, errno: BREACH });
+    }
+    confirm_on_gvisor(report)
+}
+
+/// The same on gVisor's kernel, which has no Landlock and shows everybody the environment of init; that of a container's is
+/// the engine's and says nothing.
+pub(crate) fn confirm_on_gvisor(report: BorrowedFd<'_>) -> Result<(), Failure> {
     let every = CapabilitySet::from_bits_retain(u64::MAX >> 23);
     let regained = CapabilitySets { effective: every, permitted: every, inheritable: CapabilitySet::empty() };
     let forbidden = [
@@ -36,10 +51,7 @@ pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
         // The read-only root.
         rustix::fs::open("/etc/pond-confirm", OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o600))
             .is_ok(),
-        // A device that everybody may write to, which nothing but Landlock forbids.
-        rustix::fs::open("/dev/urandom", OFlags::WRONLY, Mode::empty()).is_ok(),
         // What belongs to init.
-        rustix::fs::openat(CWD, "/proc/1/environ", OFlags::RDONLY, Mode::empty()).is_ok(),
         rustix::fs::openat(CWD, "/proc/1/root/etc", OFlags::RDONLY, Mode::empty()).is_ok(),
         // Sockets that reach beyond the network namespace.
         rustix::net::socket(AddressFamily::VSOCK, SocketType::STREAM, None).is_ok(),

@@ -180,7 +180,7 @@ fn await_go(report: BorrowedFd<'_>) -> Result<(), Failure> {
 const NO_CRASH_HANDLER: u64 = 1;
 
 /// A user namespace cannot raise what it inherited, so a limit is the smaller of what is wanted and what is had.
-fn set_rlimits(limits: &Rlimits) -> Result<(), Errno> {
+pub(crate) fn set_rlimits(limits: &Rlimits) -> Result<(), Errno> {
     let wanted = [
         (Resource::Core, NO_CRASH_HANDLER),
         (Resource::Nofile, limits.open_files),

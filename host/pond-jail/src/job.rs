@@ -66,7 +66,7 @@ fn confine(
     Ok(program)
 }
 
-fn prepare(plan: &JailPlan) -> Result<Program, Failure> {
+pub(crate) fn prepare(plan: &JailPlan) -> Result<Program, Failure> {
     let invalid = Failure { step: Step::CheckPlan, errno: Errno::INVAL };
     let c_string = |text: &str| CString::new(text).map_err(|_| invalid);
     let argv = plan.program.argv.iter().map(|text| c_string(text)).collect::<Result<_, _>>()?;
@@ -80,7 +80,7 @@ fn prepare(plan: &JailPlan) -> Result<Program, Failure> {
 }
 
 /// Pipes from outside, or the terminal made inside, which then controls the job's session.
-fn take_streams(pipes: Option<&[OwnedFd; 3]>, terminal: Option<&OwnedFd>) -> Result<(), Failure> {
+pub(crate) fn take_streams(pipes: Option<&[OwnedFd; 3]>, terminal: Option<&OwnedFd>) -> Result<(), Failure> {
     let [stdin, stdout, stderr] = match (pipes, terminal) {
         (Some([stdin, stdout, stderr]), None) => [stdin, stdout, stderr],
         (None, Some(terminal)) => {
@@ -124,7 +124,7 @@ pub(crate) fn drop_capabilities() -> Result<(), Errno> {
 }
 
 /// Finds the command inside and replaces this process. A name with a slash is a path; a bare one is searched for.
-fn exec(plan: &JailPlan, program: &Program) -> Failure {
+pub(crate) fn exec(plan: &JailPlan, program: &Program) -> Failure {
     let Some(name) = plan.program.argv.first() else {
         return Failure { step: Step::Exec, errno: Errno::NOENT };
     };

@@ -7,6 +7,7 @@
 
 mod check;
 mod confirm;
+mod contained;
 mod disk;
 mod doors;
 mod enter;
@@ -19,10 +20,13 @@ mod job;
 mod netlink;
 mod request;
 mod root;
+mod stage;
 mod storage;
 mod terminal;
+mod visit;
 mod writable;
 
+pub use contained::contained;
 pub use fault::Fault;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -76,6 +80,8 @@ fn serve() -> Result<(), Fault> {
             match request::receive(socket.as_fd())? {
                 Some(Request::Prepare(groundwork)) => prepared = Some(enter::prepare(groundwork)),
                 Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
+                Some(Request::Stage(stage)) => stage::stage(&stage),
+                Some(Request::Visit(visit)) => visit::visit(&visit),
                 None => return Ok(()),
             }
         }

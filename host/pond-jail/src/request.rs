@@ -14,6 +14,24 @@ use crate::fault::{At, Failure, Fault};
 pub(crate) enum Request {
     Prepare(Groundwork),
     Launch(Launch),
+    Stage(Stage),
+    Visit(Visit),
+}
+
+/// Storage to build and to hang up where a container will find it.
+pub(crate) struct Stage {
+    pub(crate) plan: OwnedFd,
+    pub(crate) report: OwnedFd,
+    pub(crate) checkout: OwnedFd,
+    pub(crate) directory: OwnedFd,
+    pub(crate) disk: Disk,
+}
+
+/// Doors to open in the network namespace of a container.
+pub(crate) struct Visit {
+    pub(crate) plan: OwnedFd,
+    pub(crate) report: OwnedFd,
+    pub(crate) process: OwnedFd,
 }
 
 /// What a launch can begin with before there is a plan.
@@ -55,6 +73,12 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> 
             let launch = Launch::from_descriptors(descriptors.collect()).ok_or_else(refused)?;
             return Ok(Some(Request::Launch(launch)));
         }
+        (1, Some(&word::STAGE)) => {
+            let (plan, report, checkout, directory) = (next()?, next()?, next()?, next()?);
+            let disk = Disk { image: next()?, template: next()? };
+            Request::Stage(Stage { plan, report, checkout, directory, disk })
+        }
+        (1, Some(&word::VISIT)) => Request::Visit(Visit { plan: next()?, report: next()?, process: next()? }),
         (1, Some(&prepare)) if prepare & !(word::GROUP | word::DISK) == word::PREPARE => {
             let group = if prepare & word::GROUP == 0 { None } else { Some(next()?) };
             let disk = if prepare & word::DISK == 0 {
@@ -131,6 +155,8 @@ mod tests {
         match request.unwrap() {
             Request::Prepare(Groundwork { group, disk }) => (group.is_some(), disk.is_some(), 0),
             Request::Launch(launch) => (false, false, launch.descriptors().len()),
+            Request::Stage(_) => (false, true, 4),
+            Request::Visit(_) => (false, false, 3),
         }
     }
 
@@ -144,10 +170,14 @@ mod tests {
             (prepare | word::DISK, 2, (false, true, 0)),
             (both, 3, (true, true, 0)),
             (word::LAUNCH, 7, (false, false, 7)),
+            (word::STAGE, 6, (false, true, 4)),
+            (word::VISIT, 3, (false, false, 3)),
         ] {
             assert_eq!(shape(received(&[word], descriptors).unwrap()), expected);
         }
-        for (word, descriptors) in [(prepare, 1), (both, 2), (both, 4), (word::LAUNCH, 2)] {
+        for (word, descriptors) in
+            [(prepare, 1), (both, 2), (both, 4), (word::LAUNCH, 2), (word::STAGE, 5), (word::VISIT, 4)]
+        {
             assert!(received(&[word], descriptors).is_err(), "{word:#x} with {descriptors}");
         }
     }

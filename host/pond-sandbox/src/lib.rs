@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod checkout;
+pub mod container;
 pub mod native;
+pub mod provider;
 pub mod record;
 pub mod role;
 pub mod state;

@@ -67,7 +67,14 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Made {
-    Native { cgroups: Vec<PathBuf> },
+    Native {
+        cgroups: Vec<PathBuf>,
+    },
+    /// A container of this name, with the engine at this socket.
+    Container {
+        engine: PathBuf,
+        name: String,
+    },
 }
 
 /// A record held by a living process.

@@ -61,6 +61,11 @@ impl StateDir {
         self.scratch().join(format!(".{}", job.as_str()))
     }
 
+    /// Where a container's storage hangs until the container holds it.
+    pub(crate) fn stage(&self, job: &JobName) -> PathBuf {
+        self.scratch().join(format!(".{}.stage", job.as_str()))
+    }
+
     /// One locked record per job that may still have something to clean up.
     pub fn live(&self) -> PathBuf {
         self.root.join("live")

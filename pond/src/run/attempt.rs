@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use pond_policy::backend::Backend;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::cgroup::Around;
-use pond_sandbox::native::{Begun, Job, Native, abandon, sweep};
+use pond_sandbox::native::{Begun, Job, abandon, sweep};
+use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::{Console, HomeFile};
 use pond_worker::collect::{Above, Ignored, Wanted};
@@ -43,20 +43,20 @@ fn output_bytes(console: Console) -> u64 {
 }
 
 pub(super) fn run(
-    native: &mut Native,
+    provider: &mut Provider,
     request: &Request<'_>,
     checkout: &Checkout,
 ) -> anyhow::Result<(JobName, Summary)> {
     let started = runs::now();
-    let record = native.reserve(new_name(started)?)?;
+    let record = provider.reserve(new_name(started)?)?;
     let id = record.job().clone();
     let attempt = Attempt { request, checkout, record: &record, started };
-    match attempt.carry_out(native) {
+    match attempt.carry_out(provider) {
         Ok(summary) => {
             record.close()?;
             Ok((id, summary))
         }
-        Err(fault) => match abandon(native.state(), record) {
+        Err(fault) => match abandon(provider.state(), record) {
             Ok(()) => Err(fault),
             Err(left) => Err(fault.context(format!("{left}; the next start tries again"))),
         },
@@ -87,22 +87,22 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn carry_out(&self, native: &mut Native) -> anyhow::Result<Summary> {
-        let begun = native.begin(self.record, self.request.policy)?;
-        // Everything up to the launch happens while the launcher makes namespaces and a disk.
-        sweep(native.state()).context("cleaning up after runs that were killed")?;
-        let directory = native.state().runs().join(self.record.job().as_str());
+    fn carry_out(&self, provider: &mut Provider) -> anyhow::Result<Summary> {
+        let begun = provider.begin(self.record, self.request.policy)?;
+        // Everything up to the launch happens while a native launcher makes namespaces and a disk.
+        sweep(provider.state()).context("cleaning up after runs that were killed")?;
+        let directory = provider.state().runs().join(self.record.job().as_str());
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
         let out = self.request.args.out.as_deref();
-        let mut out = out.map(|path| Out::create(path, native.state(), self.record.job())).transpose()?;
+        let mut out = out.map(|path| Out::create(path, provider.state(), self.record.job())).transpose()?;
         let base = match self.request.args.snapshot {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let Seen { mut ended, shown, network } = self.watch(native, begun, base.checkout(), &directory)?;
+        let Seen { mut ended, shown, network } = self.watch(provider, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         let room = Room::of(&ended);
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
@@ -120,7 +120,7 @@ impl Attempt<'_> {
         let base = base.finish(gathered.record())?;
         let result = gathered.summary(&directory, artifacts);
         let told = Told { shown, base, result, network, findings };
-        let summary = self.summarise(&ended, native.around(), verdict, told, directory);
+        let summary = self.summarise(&ended, provider.around(), verdict, told, directory);
         self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }
@@ -128,8 +128,8 @@ impl Attempt<'_> {
     /// Launches the job and stays with it to its end.
     fn watch(
         &self,
-        native: &mut Native,
-        begun: Begun,
+        provider: &mut Provider,
+        begun: Option<Begun>,
         checkout: &Checkout,
         directory: &Path,
     ) -> anyhow::Result<Seen> {
@@ -156,9 +156,9 @@ impl Attempt<'_> {
             doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
             home: &home,
         };
-        let mut running = native.carry_on(begun, &job)?;
+        let mut running = provider.launch(begun, &job)?;
         self.request.begun.replace(Some(self.record.job().clone()));
-        native.retire();
+        provider.retire();
         if let Some(way_out) = &way_out {
             way_out.open(&mut running)?;
         }
@@ -167,7 +167,7 @@ impl Attempt<'_> {
         let stdin = std::io::stdin();
         let person = terminal::take(*console, stdin.as_fd())?;
         // A thread started before the signals were set aside would take them.
-        let auditor = Auditor::new(native.state(), self.record.job(), policy.profile())?;
+        let auditor = Auditor::new(provider.state(), self.record.job(), policy.profile())?;
         let watched = way_out.map(|way_out| way_out.listen(directory, auditor)).transpose()?;
         let wiring = Wiring {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
@@ -206,7 +206,7 @@ impl Attempt<'_> {
             run: self.record.job().as_str().to_owned(),
             command: self.request.args.argv.clone(),
             profile: self.request.policy.profile().name(),
-            backend: Backend::Native.name(),
+            backend: self.request.backend.name(),
             exit_code: verdict.code(),
             verdict,
             elapsed: ended.elapsed,
@@ -219,6 +219,7 @@ impl Attempt<'_> {
             base: told.base,
             result: told.result,
             network: told.network,
+            isolation: ended.over.isolation.clone(),
             directory,
         }
     }

@@ -32,8 +32,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pond_policy::backend::Backend;
-use pond_policy::capability::Capability;
+use pond_policy::backend::{Backend, Strength};
+use pond_policy::capability::Requirement;
 use pond_policy::duration::Timeout;
 use pond_policy::operator::Operator;
 use pond_policy::profile::{Commands, Network};
@@ -41,6 +41,7 @@ use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Launcher, LauncherFault, Native, Provided, Tool};
+use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use pond_wire::jail::Console;
@@ -80,6 +81,7 @@ pub(crate) fn main(args: &RunArgs, launcher: Begun) -> ExitCode {
 struct Request<'a> {
     args: &'a RunArgs,
     policy: &'a SandboxPolicy,
+    backend: Backend,
     env: Vec<(String, String)>,
     artifacts: Vec<RelPath>,
     tools: Vec<Provided>,
@@ -122,6 +124,7 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     let request = Request {
         args,
         policy,
+        backend: backend(policy),
         env,
         artifacts,
         tools,
@@ -132,7 +135,7 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     };
     let state = runs::state()?;
     let audit = Audit::open(&state)?;
-    let backend = if policy.profile().is_confined() { Backend::Native.name() } else { "none" };
+    let backend = if policy.profile().is_confined() { request.backend.name() } else { "none" };
     let command = audit::Command { argv: &args.argv, profile: policy.profile().name(), backend };
     if policy.posture().commands == Commands::Allowlisted
         && let Err(denied) = pond_policy::command::check(&args.argv)
@@ -174,11 +177,19 @@ struct Ran {
 
 fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::Result<Ran> {
     let (args, policy) = (request.args, request.policy);
-    enforceable(policy)?;
+    let backend = request.backend;
+    enforceable(policy, backend)?;
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
-    let mut native = Native::with(state, launcher?)?;
-    let (id, summary) = attempt::run(&mut native, request, &checkout)?;
+    let mut provider = match backend {
+        Backend::Native => Provider::Native(Native::with(state, launcher?)?),
+        Backend::Docker | Backend::Gvisor | Backend::Firecracker => {
+            // Its own begins later, by when there is something to know.
+            drop(launcher);
+            Provider::container(backend, state, std::path::Path::new(OWN_EXECUTABLE), &settings::engine())?
+        }
+    };
+    let (id, summary) = attempt::run(&mut provider, request, &checkout)?;
     report(args, &summary)?;
     let timed_out = summary.verdict == Verdict::TimedOut;
     Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
@@ -205,20 +216,32 @@ fn policy(args: &RunArgs) -> Result<SandboxPolicy, Refusals> {
     policy.with_timeout(timeout, &path).map_err(refused)
 }
 
-/// Refuses what this host's native backend cannot do yet, rather than do less than was asked.
-fn enforceable(policy: &SandboxPolicy) -> anyhow::Result<()> {
+/// The backend that was asked for, or the first that is strong enough.
+fn backend(policy: &SandboxPolicy) -> Backend {
     match policy.requirement() {
-        None => bail!("the policy asks for no sandbox"),
-        Some(requirement) if !requirement.satisfied_by(&[Capability::Backend(Backend::Native)]) => {
-            bail!("this command runs the native backend; {requirement} needs a worker that offers it")
-        }
-        Some(_) => {}
+        Some(Requirement::Exact(backend)) => backend,
+        None | Some(Requirement::AtLeast(Strength::SharedKernel)) => Backend::Native,
+        Some(Requirement::AtLeast(Strength::UserKernel)) => Backend::Gvisor,
+        Some(Requirement::AtLeast(Strength::VirtualMachine)) => Backend::Firecracker,
+    }
+}
+
+/// Refuses what the backend cannot do yet, rather than do less than was asked.
+fn enforceable(policy: &SandboxPolicy, backend: Backend) -> anyhow::Result<()> {
+    if policy.requirement().is_none() {
+        bail!("the policy asks for no sandbox");
     }
     if policy.image().is_some() {
-        bail!("the native backend runs on the host's own toolchain; it takes no image");
+        bail!("a run stands on the host's own toolchain; it takes no image");
     }
     match policy.posture().network {
         Network::Open => bail!("an open network is not a sandbox"),
+        Network::Internet if backend != Backend::Native => {
+            bail!(
+                "only the native backend leads to the whole internet; leave out --backend {}",
+                backend.name()
+            )
+        }
         Network::BrokerOnly | Network::Allowlist | Network::Sealed | Network::Internet => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pond_sandbox::container::Isolation;
 use serde::Serialize;
 
 use super::base::BaseSummary;
@@ -37,6 +38,8 @@ pub(crate) struct Summary {
     pub(crate) base: BaseSummary,
     pub(crate) result: Output,
     pub(crate) network: NetworkSummary,
+    /// What was seen of a container's kernel before the job began.
+    pub(crate) isolation: Option<Isolation>,
     pub(crate) directory: PathBuf,
 }
 

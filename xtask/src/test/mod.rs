@@ -6,6 +6,8 @@ mod fuzz;
 mod oracles;
 mod packages;
 mod readme;
+mod release;
+mod runsc;
 mod suite;
 mod tools;
 

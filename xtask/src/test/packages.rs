@@ -6,12 +6,13 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 21] = [
+const PACKAGES: [(&str, &str); 22] = [
     ("btrfs-progs", "mkfs.btrfs, for a filesystem on which a snapshot shares its blocks"),
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
     ("ca-certificates", "a client with nobody to trust fails too early to test"),
     ("curl", "a client of the test internet"),
+    ("docker.io", "an engine of the tests' own, for jobs in containers"),
     ("e2fsprogs", "mkfs.ext4, for the size-capped layer a job writes to"),
     ("g++", "libFuzzer's runtime is C++"),
     ("git", "checkouts that tests make and jobs work in"),

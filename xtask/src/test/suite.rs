@@ -2,12 +2,14 @@
 
 use anyhow::{Context, Result};
 
-use super::{Shop, tools};
+use super::{Shop, runsc, tools};
 use crate::run;
 
 pub(super) fn run(shop: &Shop) -> Result<()> {
     tools::NEXTEST.ensure(shop)?;
-    let mut tests = shop.command(&["cargo", "nextest", "run", "--workspace"]);
+    let gvisor = runsc::fetch(shop)?;
+    let tests = shop.command(&["cargo", "nextest", "run", "--workspace"]);
+    let mut tests = tests.env(runsc::VARIABLE, &gvisor.to_string_lossy());
     if !run::is_root(&shop.root)? {
         // Built by the user, run by root: the target folder stays the user's.
         shop.command(&["true"]).with_root()?.capture().context("the tests need root")?;

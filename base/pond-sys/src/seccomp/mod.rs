@@ -8,9 +8,11 @@
 mod arguments;
 mod compile;
 mod decision;
+mod export;
 mod gateway;
 mod init;
 mod install;
+mod names;
 mod recent;
 mod table;
 mod workload;
@@ -24,6 +26,7 @@ mod tests;
 
 pub use compile::{Filter, Instruction, compile};
 pub use decision::Verdict;
+pub use export::{Allowance, Condition, allowances};
 pub use install::install;
 pub use table::always_refused;
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 /// The first id of the ranges. Above what distributions hand out to people, subordinate ids and systemd's containers.
 const FIRST: u32 = 0x7000_0000;
 /// Where the ranges are locked: one place for the whole host, whatever state directory a job is run from.
-pub(super) const DIRECTORY: &str = "/run/pond/ids";
+const DIRECTORY: &str = "/run/pond/ids";
 /// How many jobs can run at once on a host.
 const RANGES: u32 = 4096;
 
@@ -28,19 +28,24 @@ pub enum IdsFault {
 
 /// A range held by a lock the kernel releases when the holder dies.
 #[derive(Debug)]
-pub(super) struct IdRange {
+pub(crate) struct IdRange {
     base: u32,
     _lock: File,
 }
 
 impl IdRange {
-    pub(super) fn base(&self) -> u32 {
+    pub(crate) fn base(&self) -> u32 {
         self.base
     }
 }
 
-/// Takes a free range, starting the search at `hint` so that concurrent callers rarely meet.
-pub(super) fn take(directory: &Path, hint: u32) -> Result<IdRange, IdsFault> {
+/// Takes a free range of this host.
+pub(crate) fn take_range() -> Result<IdRange, IdsFault> {
+    take(Path::new(DIRECTORY), std::process::id())
+}
+
+/// Starts the search at `hint`, so that concurrent callers rarely meet.
+fn take(directory: &Path, hint: u32) -> Result<IdRange, IdsFault> {
     if !directory.is_dir() {
         let path = directory.to_owned();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);

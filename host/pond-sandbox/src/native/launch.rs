@@ -160,6 +160,7 @@ impl Native {
             places: self.places.get_or_init(toolchain::probe),
             identity,
             scratch,
+            user: JOB_ID,
             checkout: &job.checkout.named,
             replaced: &replaced,
             filesystem: job.policy.posture().filesystem,
@@ -187,7 +188,7 @@ impl Native {
     fn identity(&self, checkout: &Checkout) -> Result<(Identity, Option<IdRange>), LaunchFault> {
         let uid = rustix::process::geteuid();
         if uid.is_root() {
-            let range = ids::take(Path::new(ids::DIRECTORY), std::process::id())?;
+            let range = ids::take_range()?;
             let (owner_uid, owner_gid) = (checkout.owner_uid, checkout.owner_gid);
             Ok((Identity::Range { base: range.base(), owner_uid, owner_gid }, Some(range)))
         } else {
@@ -222,10 +223,11 @@ impl Stdio {
 }
 
 /// Our ends.
-pub(super) struct Ends {
-    pub(super) streams: Option<Streams>,
-    pub(super) lifeline: OwnedFd,
-    pub(super) report: OwnedFd,
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) streams: Option<Streams>,
+    pub(crate) lifeline: OwnedFd,
+    pub(crate) report: OwnedFd,
 }
 
 impl Pipes {

@@ -66,6 +66,13 @@ pub(super) struct Belongings<'a> {
     pub(super) cgroups: Vec<BorrowedFd<'a>>,
 }
 
+/// What storage is made from.
+#[derive(Debug)]
+pub(crate) struct Scenery<'a> {
+    pub(crate) checkout: BorrowedFd<'a>,
+    pub(crate) disk: &'a Disk,
+}
+
 impl Launcher {
     /// Starts `executable` (pond itself) as a launcher.
     pub fn start(executable: &Path) -> Result<Self, LauncherFault> {
@@ -102,8 +109,7 @@ impl Launcher {
     }
 
     pub(super) fn launch(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
-        let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
-        let plan = role::sealed("plan", &bytes).map_err(LauncherFault::Plan)?;
+        let plan = sealed(plan)?;
         let mut descriptors = vec![plan.as_fd(), with.report, with.checkout];
         descriptors.extend(&with.stdio);
         descriptors.push(with.lifeline);
@@ -111,10 +117,42 @@ impl Launcher {
         self.packet(word::LAUNCH, &descriptors)
     }
 
+    /// Has a plan's storage built and hung up in a directory. The answer is one report; nothing when the launcher is gone.
+    pub(crate) fn stage(
+        &self,
+        plan: &JailPlan,
+        directory: BorrowedFd<'_>,
+        with: &Scenery<'_>,
+    ) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
+        let (ours, theirs) = pond_sys::socket::pair().map_err(LauncherFault::Connect)?;
+        let plan = sealed(plan)?;
+        let (image, template) = (with.disk.image.as_fd(), with.disk.template.as_fd());
+        let descriptors = [plan.as_fd(), theirs.as_fd(), with.checkout, directory, image, template];
+        self.packet(word::STAGE, &descriptors)?;
+        drop(theirs);
+        next_report(&ours)
+    }
+
+    /// Has a plan's doors opened in the network of a process; they arrive with a report, or the reason why not does.
+    pub(crate) fn visit(
+        &self,
+        plan: &JailPlan,
+        report: BorrowedFd<'_>,
+        process: BorrowedFd<'_>,
+    ) -> Result<(), LauncherFault> {
+        let plan = sealed(plan)?;
+        self.packet(word::VISIT, &[plan.as_fd(), report, process])
+    }
+
     fn packet(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), LauncherFault> {
         let socket = self.socket.as_ref().ok_or(LauncherFault::Send(io::ErrorKind::NotConnected.into()))?;
         pond_sys::socket::send(socket, &[word], descriptors).map_err(LauncherFault::Send)
     }
+}
+
+fn sealed(plan: &JailPlan) -> Result<OwnedFd, LauncherFault> {
+    let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
+    role::sealed("plan", &bytes).map_err(LauncherFault::Plan)
 }
 
 impl Drop for Launcher {

@@ -15,10 +15,16 @@ mod scratch;
 mod toolchain;
 mod tools;
 
+pub(crate) use ids::{IdRange, IdsFault, take_range};
+pub(crate) use launch::Ends;
 pub use launch::{Begun, Job, LaunchFault, Native, NativeFault};
+pub(crate) use launcher::Scenery;
 pub use launcher::{Forked, Launcher, LauncherFault};
 pub use plan::{Exhibit, PlanFault};
+pub(crate) use plan::{Facts, plan};
 pub use reap::{SweepFault, Swept, abandon, sweep};
 pub use remedy::remedy;
 pub use running::{Ending, Over, Running, RunningFault, Streams, Upper};
+pub(crate) use scratch::{Quota, ScratchFault, disk};
+pub(crate) use toolchain::{Place, probe as places};
 pub use tools::{Provided, Tool, ToolFault};

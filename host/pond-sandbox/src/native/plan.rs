@@ -36,24 +36,26 @@ pub struct Exhibit {
 
 /// What the plan is made from.
 #[derive(Debug)]
-pub(super) struct Facts<'a> {
-    pub(super) places: &'a [Place],
-    pub(super) identity: Identity,
-    pub(super) scratch: Scratch,
-    pub(super) checkout: &'a CheckoutPath,
-    pub(super) replaced: &'a [ReplacedFile],
-    pub(super) filesystem: Filesystem,
-    pub(super) limits: Limits,
-    pub(super) argv: &'a [String],
-    pub(super) env: &'a [(String, String)],
-    pub(super) exhibits: &'a [Exhibit],
-    pub(super) tools: &'a [Provided],
-    pub(super) console: Console,
-    pub(super) doors: &'a [Door],
-    pub(super) home: &'a [HomeFile],
+pub(crate) struct Facts<'a> {
+    pub(crate) places: &'a [Place],
+    pub(crate) identity: Identity,
+    pub(crate) scratch: Scratch,
+    /// The job's id as it sees itself.
+    pub(crate) user: u32,
+    pub(crate) checkout: &'a CheckoutPath,
+    pub(crate) replaced: &'a [ReplacedFile],
+    pub(crate) filesystem: Filesystem,
+    pub(crate) limits: Limits,
+    pub(crate) argv: &'a [String],
+    pub(crate) env: &'a [(String, String)],
+    pub(crate) exhibits: &'a [Exhibit],
+    pub(crate) tools: &'a [Provided],
+    pub(crate) console: Console,
+    pub(crate) doors: &'a [Door],
+    pub(crate) home: &'a [HomeFile],
 }
 
-pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
+pub(crate) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
     let checkout = match facts.filesystem {
         Filesystem::ReadOnlyCheckout => CheckoutView::ReadOnly(facts.checkout.clone()),
         Filesystem::ThrowawayCopy => CheckoutView::Copy(facts.checkout.clone()),
@@ -64,7 +66,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
     Ok(JailPlan {
         identity: facts.identity,
         hostname: HOSTNAME.to_owned(),
-        root: toolchain::entries(facts.places, HOSTNAME)
+        root: toolchain::entries(facts.places, HOSTNAME, facts.user)
             .into_iter()
             .chain(facts.exhibits.iter().map(exhibited))
             .chain(facts.tools.iter().flat_map(|tool| tool.root.iter().cloned()))

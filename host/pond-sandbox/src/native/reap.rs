@@ -7,6 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::cgroup::{self, CgroupFault};
+use crate::container::{self, ReclaimFault};
 use crate::record::{self, JobName, Live, Made, RecordFault};
 use crate::state::StateDir;
 
@@ -16,6 +17,8 @@ pub enum SweepFault {
     Record(#[from] RecordFault),
     #[error(transparent)]
     Cgroup(#[from] CgroupFault),
+    #[error(transparent)]
+    Container(#[from] ReclaimFault),
     #[error("removing what a job left in {path}")]
     Directory { path: PathBuf, source: std::io::Error },
     #[error("putting a job's network record aside in {path}")]
@@ -35,7 +38,11 @@ pub struct Swept {
 pub fn sweep(state: &StateDir) -> Result<Swept, SweepFault> {
     let mut swept = Swept::default();
     for dead in record::dead(state)? {
-        remove(state, &dead.job, dead.made.as_ref())?;
+        match remove(state, &dead.job, dead.made.as_ref()) {
+            // Its record stays until the engine is back; no other job has to wait for that.
+            Err(SweepFault::Container(fault)) if fault.is_absence() => continue,
+            other => other?,
+        }
         swept.jobs.push(dead.job.as_str().to_owned());
         dead.close()?;
     }
@@ -49,8 +56,10 @@ pub fn abandon(state: &StateDir, live: Live) -> Result<(), SweepFault> {
 }
 
 fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), SweepFault> {
-    if let Some(Made::Native { cgroups }) = made {
-        cgroup::reclaim(cgroups)?;
+    match made {
+        Some(Made::Native { cgroups }) => cgroup::reclaim(cgroups)?,
+        Some(Made::Container { engine, name }) => container::reclaim(state, job, engine, name)?,
+        None => {}
     }
     let elsewhere = std::fs::read_link(state.output_mark(job)).ok();
     let ours = |path: &PathBuf| path.file_name().is_some_and(|name| *name == *StateDir::output_name(job));

@@ -1,6 +1,7 @@
 //! A launched job: its streams, how it ends, and the certainty that nothing of it is left.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread::JoinHandle;
 
 use pond_wire::jail::{Report, Step, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,6 +12,7 @@ use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
+use crate::container::{Attended, ContainerFault, Isolation};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunningFault {
@@ -22,6 +24,10 @@ pub enum RunningFault {
     Kill(#[source] std::io::Error),
     #[error(transparent)]
     Cgroup(#[from] CgroupFault),
+    #[error(transparent)]
+    Container(#[from] Box<ContainerFault>),
+    #[error("the thread that stays with the container ended badly")]
+    Attendant,
 }
 
 /// Our ends of the job's pipes.
@@ -67,9 +73,36 @@ pub struct Running {
     init: Option<OwnedFd>,
     upper: Option<OwnedFd>,
     ending: Option<Ending>,
-    group: JobCgroup,
     lifeline: OwnedFd,
+    /// After the lifeline: letting go of a container waits until it has gone.
+    hold: Hold,
     _range: Option<IdRange>,
+}
+
+/// What holds everything of the job, and is the last to say what it used.
+#[derive(Debug)]
+enum Hold {
+    Group(JobCgroup),
+    /// Killed with its first process; whoever attends it sees it removed.
+    Container(Attendant),
+}
+
+/// The thread that stays with a container to its end. Dropping this waits for it.
+#[derive(Debug)]
+struct Attendant(Option<JoinHandle<Result<Attended, ContainerFault>>>);
+
+impl Attendant {
+    fn finish(mut self) -> Result<Attended, RunningFault> {
+        let joined = self.0.take().and_then(|thread| thread.join().ok()).ok_or(RunningFault::Attendant)?;
+        Ok(joined.map_err(Box::new)?)
+    }
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        // What it could not remove, the record still names.
+        if let Some(Err(_panicked)) = self.0.take().map(JoinHandle::join) {}
+    }
 }
 
 /// A job that is over and gone.
@@ -77,6 +110,8 @@ pub struct Running {
 pub struct Over {
     pub ending: Ending,
     pub usage: cgroup::Usage,
+    /// What was seen of a container's kernel before the job began.
+    pub isolation: Option<Isolation>,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
 }
@@ -140,9 +175,30 @@ impl Running {
             init: None,
             upper: None,
             ending: None,
-            group,
+            hold: Hold::Group(group),
             lifeline: ends.lifeline,
             _range: range,
+        }
+    }
+
+    /// A job in a container, whose first process is already there.
+    pub(crate) fn contained(
+        ends: Ends,
+        init: OwnedFd,
+        attendant: JoinHandle<Result<Attended, ContainerFault>>,
+        range: IdRange,
+    ) -> Self {
+        Self {
+            streams: ends.streams,
+            terminal: None,
+            doors: None,
+            report: ends.report,
+            init: Some(init),
+            upper: None,
+            ending: None,
+            lifeline: ends.lifeline,
+            hold: Hold::Container(Attendant(Some(attendant))),
+            _range: Some(range),
         }
     }
 
@@ -202,7 +258,10 @@ impl Running {
                 Err(errno) => return Err(RunningFault::Kill(errno.into())),
             }
         }
-        Ok(self.group.kill()?)
+        match &self.hold {
+            Hold::Group(group) => Ok(group.kill()?),
+            Hold::Container(_) => Ok(()),
+        }
     }
 
     /// Makes sure that nothing is left, and only then gives the result away for reading.
@@ -211,10 +270,19 @@ impl Running {
         if let Some(init) = &self.init {
             await_death(init);
         }
-        let usage = self.group.usage()?;
-        self.group.kill()?;
-        self.group.remove()?;
-        Ok(Over { ending, usage, upper: self.upper.map(Upper) })
+        let (usage, isolation) = match self.hold {
+            Hold::Group(group) => {
+                let usage = group.usage()?;
+                group.kill()?;
+                group.remove()?;
+                (usage, None)
+            }
+            Hold::Container(attendant) => {
+                let Attended { usage, isolation } = attendant.finish()?;
+                (usage, isolation)
+            }
+        };
+        Ok(Over { ending, usage, isolation, upper: self.upper.map(Upper) })
     }
 }
 

@@ -30,14 +30,14 @@ pub enum ScratchFault {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Quota {
-    pub(super) bytes: u64,
-    pub(super) inodes: u64,
+pub(crate) struct Quota {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
 }
 
 /// What the launcher makes a disk from.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     /// As large as the quota, empty, in the directory's filesystem but in no directory.
     pub(super) image: OwnedFd,
     /// As large as the image, formatted; only read.
@@ -45,7 +45,7 @@ pub(super) struct Disk {
 }
 
 /// What has a name while it is made has it in the job's own `workshop`, where a sweep looks.
-pub(super) fn disk(directory: &Path, workshop: &Path, quota: Quota) -> Result<Disk, ScratchFault> {
+pub(crate) fn disk(directory: &Path, workshop: &Path, quota: Quota) -> Result<Disk, ScratchFault> {
     let template = open_template(directory, workshop, quota)?.into();
     let failed = |source| ScratchFault::Image { path: directory.to_owned(), source };
     let image = unnamed_file(directory, workshop).map_err(failed)?;

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use pond_wire::jail::{BindKind, Console, HOME, JOB_ID, RootEntry};
+use pond_wire::jail::{BindKind, Console, HOME, RootEntry};
 
 /// Directories of programs and libraries. On most hosts all but the first are links into it.
 const TOOLCHAIN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -40,13 +40,13 @@ pub(super) const SEARCH: [&str; 6] =
 
 /// One place of the host and what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub(super) path: String,
     pub(super) kind: PlaceKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PlaceKind {
+pub(crate) enum PlaceKind {
     Directory,
     File,
     /// A small file, by its content.
@@ -55,7 +55,7 @@ pub(super) enum PlaceKind {
 }
 
 /// The places of the list that exist here. One that cannot be looked at is left out: the job sees less, never more.
-pub(super) fn probe() -> Vec<Place> {
+pub(crate) fn probe() -> Vec<Place> {
     let fixed = TOOLCHAIN.into_iter().chain(SETTINGS).map(str::to_owned);
     fixed.chain(java_settings()).filter_map(|path| look(&path)).collect()
 }
@@ -87,7 +87,7 @@ fn look(path: &str) -> Option<Place> {
 }
 
 /// The root's entries, parents before children.
-pub(super) fn entries(places: &[Place], hostname: &str) -> Vec<RootEntry> {
+pub(super) fn entries(places: &[Place], hostname: &str, user: u32) -> Vec<RootEntry> {
     let mut entries: Vec<RootEntry> =
         ["/etc", "/etc/ssl"].into_iter().map(|path| RootEntry::Directory { path: path.to_owned() }).collect();
     entries.extend(places.iter().map(|place| {
@@ -99,7 +99,7 @@ pub(super) fn entries(places: &[Place], hostname: &str) -> Vec<RootEntry> {
             PlaceKind::Link(target) => RootEntry::Symlink { path, target: target.clone() },
         }
     }));
-    entries.extend(files(hostname));
+    entries.extend(files(hostname, user));
     entries.extend(
         DEVICES.into_iter().map(|path| RootEntry::Device { path: path.to_owned(), source: path.to_owned() }),
     );
@@ -124,15 +124,15 @@ pub(super) fn terminal_entries(console: Console) -> Vec<RootEntry> {
 }
 
 /// The files of /etc that are ours: they name the job's user and send every lookup to the sandbox itself.
-fn files(hostname: &str) -> Vec<RootEntry> {
+fn files(hostname: &str, user: u32) -> Vec<RootEntry> {
     let contents = [
         (
             "/etc/passwd",
             format!(
-                "root:x:0:0:root:/:/usr/sbin/nologin\npond:x:{JOB_ID}:{JOB_ID}:pond:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+                "root:x:0:0:root:/:/usr/sbin/nologin\npond:x:{user}:{user}:pond:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
             ),
         ),
-        ("/etc/group", format!("root:x:0:\npond:x:{JOB_ID}:\nnogroup:x:65534:\n")),
+        ("/etc/group", format!("root:x:0:\npond:x:{user}:\nnogroup:x:65534:\n")),
         ("/etc/hosts", format!("127.0.0.1 localhost {hostname}\n::1 localhost\n")),
         ("/etc/hostname", format!("{hostname}\n")),
         ("/etc/resolv.conf", "nameserver 127.0.0.1\n".to_owned()),

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use cargo_metadata::Message;
 
-use super::kernel::{Kernel, remove};
+use super::kernel::Kernel;
 use super::{SUITES, Shop, verdict};
+use crate::test::release::remove;
 
 const INIT: &str = include_str!("init.sh");
 const PLACES: [&str; 9] = ["dev", "disk", "etc", "memory", "modules", "proc", "root", "suite", "sys"];

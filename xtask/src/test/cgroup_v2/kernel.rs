@@ -1,15 +1,14 @@
 //! Debian's newest kernel for virtual machines: fetched and unpacked, never installed. pond builds overlays from
 //! descriptors, which needs a newer kernel than Debian 12 has, so it comes from the backports of the next release.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use super::Shop;
+use crate::test::release::{self, Release};
 
-const SOURCE: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
-    http://deb.debian.org/debian trixie-backports main\n";
+const SUITE: &str = "trixie-backports";
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// What pond needs that this kernel keeps in files of its own.
 const MODULES: [&str; 2] = ["loop", "overlay"];
@@ -25,13 +24,7 @@ pub(super) struct Kernel {
 /// Fetched once; a kernel that is there is taken as it is.
 pub(super) fn fetch(shop: &Shop, place: &Path) -> Result<Kernel> {
     let unpacked = place.join("kernel");
-    if !unpacked.exists() {
-        let partial = place.join("kernel.partial");
-        remove(&partial)?;
-        fs::create_dir_all(&partial)?;
-        download(shop, place, &partial)?;
-        fs::rename(&partial, &unpacked)?;
-    }
+    release::whole(&unpacked, |partial| download(shop, place, partial))?;
     let image = find(shop, &unpacked, "vmlinuz*")?;
     let modules = MODULES
         .iter()
@@ -48,34 +41,11 @@ fn version(modules: &[PathBuf]) -> Result<String> {
 }
 
 fn download(shop: &Shop, place: &Path, partial: &Path) -> Result<()> {
-    let apt = place.join("apt");
-    remove(&apt)?;
-    fs::create_dir_all(apt.join("lists/partial"))?;
-    fs::create_dir_all(apt.join("cache/archives/partial"))?;
-    fs::write(apt.join("sources.list"), SOURCE)?;
-    // Nothing of this machine's own package database is read or written.
-    let own = |setting: &str, name: &str| format!("--option=Dir::{setting}={}", apt.join(name).display());
-    let options = [
-        own("Etc::sourcelist", "sources.list"),
-        "--option=Dir::Etc::sourceparts=/dev/null".to_owned(),
-        "--option=Dir::State::status=/dev/null".to_owned(),
-        "--option=APT::Sandbox::User=".to_owned(),
-        own("State::lists", "lists"),
-        own("Cache", "cache"),
-    ];
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    shop.step(shop.command(&[&["apt-get"], &options[..], &["update"]].concat()))?;
-    let query = [&["apt-cache"], &options[..], &["depends", "--recurse", "--important", PACKAGE]].concat();
-    let packages = parts(&shop.command(&query).capture()?);
+    let release = Release::open(shop, place, SUITE)?;
+    let packages = parts(&release.ask(shop, &["depends", "--recurse", "--important", PACKAGE])?);
     ensure!(!packages.is_empty(), "the package {PACKAGE} names no kernel");
-    let packages = packages.iter().map(String::as_str);
-    let download: Vec<&str> =
-        ["apt-get"].into_iter().chain(options).chain(["download"]).chain(packages).collect();
-    shop.step(shop.command(&download).within(partial))?;
-    shop.step(
-        shop.command(&["sh", "-c", "for file in *.deb; do dpkg-deb --extract \"$file\" . || exit 1; done"])
-            .within(partial),
-    )
+    let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
+    release.unpack(shop, &packages, partial)
 }
 
 /// The packages that make up a kernel, of all that apt lists: one in some releases, several in others.
@@ -95,13 +65,6 @@ fn find(shop: &Shop, below: &Path, name: &str) -> Result<PathBuf> {
     let found = shop.command(&["find", &below.to_string_lossy(), "-type", "f", "-name", name]).capture()?;
     let first = found.lines().next().with_context(|| format!("the unpacked kernel has no {name}"))?;
     Ok(PathBuf::from(first))
-}
-
-pub(super) fn remove(directory: &Path) -> Result<()> {
-    match fs::remove_dir_all(directory) {
-        Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => Err(fault.into()),
-        Ok(()) | Err(_) => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,168 @@
+//! The boundary between pond and pid 1 of a container: frames over its standard input and output, the only two streams that
+//! every engine and every runtime carry.
+//!
+//! A frame is a kind, a length and so many bytes. Pond sends the order, a go, the job's input and a farewell; pid 1 sends the
+//! job's output and reports. The job holds neither stream. Decoding refuses any kind it does not know and any length over
+//! its kind's bound, because pid 1 shares the job's fate.
+
+use serde::{Deserialize, Serialize};
+
+use crate::jail::{JailPlan, MAX_PLAN_BYTES, Report};
+
+/// Where pond's own executable stands in a container, and the name under which it is pid 1.
+pub const PROGRAM: &str = "/.pond/init";
+
+/// The most of a stream that one frame carries.
+pub const MAX_PIECE: usize = 64 << 10;
+
+/// More than any kernel says of itself.
+const MAX_EVIDENCE: usize = 4 << 10;
+
+/// What pid 1 is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    pub plan: JailPlan,
+    pub kernel: Kernel,
+}
+
+/// Whose kernel answers the job's system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kernel {
+    /// The host's own, with every layer that the native sandbox asks of it.
+    Host,
+    /// gVisor's, which has no Landlock.
+    Gvisor,
+}
+
+/// What pid 1 sees of the kernel it runs on, before anything of the job does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// `/proc/version`, on one line.
+    pub version: String,
+    /// Different on every kernel that was ever started.
+    pub boot_id: String,
+    pub landlock: Landlock,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landlock {
+    Present,
+    Absent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// To pid 1: an [`Order`].
+    Order,
+    /// To pid 1: the job may begin.
+    Go,
+    /// To pid 1: bytes for the job's standard input.
+    Input,
+    /// To pid 1: there is no more input.
+    InputEnd,
+    /// To pid 1: everything was heard; end.
+    Leave,
+    Stdout,
+    Stderr,
+    /// From pid 1: a [`Report`].
+    Report,
+    /// From pid 1: its [`Evidence`], before the first report.
+    Evidence,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FrameFault {
+    #[error("a frame of unknown kind {0}")]
+    Kind(u8),
+    #[error("a frame of {0} bytes")]
+    Length(u32),
+}
+
+/// What precedes the bytes of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub kind: Kind,
+    pub length: usize,
+}
+
+impl Kind {
+    const ALL: [(Kind, u8); 9] = [
+        (Kind::Order, 1),
+        (Kind::Go, 2),
+        (Kind::Input, 3),
+        (Kind::InputEnd, 4),
+        (Kind::Leave, 5),
+        (Kind::Stdout, 6),
+        (Kind::Stderr, 7),
+        (Kind::Report, 8),
+        (Kind::Evidence, 9),
+    ];
+
+    fn most(self) -> usize {
+        match self {
+            Self::Order => usize::try_from(MAX_PLAN_BYTES).unwrap_or(usize::MAX),
+            Self::Go | Self::InputEnd | Self::Leave => 0,
+            Self::Input | Self::Stdout | Self::Stderr => MAX_PIECE,
+            Self::Report => Report::BYTES,
+            Self::Evidence => MAX_EVIDENCE,
+        }
+    }
+}
+
+impl Header {
+    pub const BYTES: usize = 5;
+
+    pub fn decode(bytes: [u8; Self::BYTES]) -> Result<Self, FrameFault> {
+        let [kind, length @ ..] = bytes;
+        let known = Kind::ALL.iter().find(|(_, code)| *code == kind);
+        let (kind, _) = *known.ok_or(FrameFault::Kind(kind))?;
+        let told = u32::from_le_bytes(length);
+        let length = usize::try_from(told).ok().filter(|length| *length <= kind.most());
+        Ok(Self { kind, length: length.ok_or(FrameFault::Length(told))? })
+    }
+}
+
+/// A whole frame; nothing for bytes that no frame of this kind carries.
+pub fn frame(kind: Kind, payload: &[u8]) -> Option<Vec<u8>> {
+    let length = u32::try_from(payload.len()).ok().filter(|_| payload.len() <= kind.most())?;
+    let (_, code) = *Kind::ALL.iter().find(|(known, _)| *known == kind)?;
+    let mut bytes = Vec::with_capacity(Header::BYTES + payload.len());
+    bytes.push(code);
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(payload);
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    //! A frame survives the stream, and nothing unknown or oversized becomes one.
+    use super::*;
+
+    fn header(bytes: &[u8]) -> Result<Header, FrameFault> {
+        Header::decode(bytes[..Header::BYTES].try_into().unwrap())
+    }
+
+    #[test]
+    fn every_kind_round_trips_up_to_its_bound() {
+        for (kind, _) in Kind::ALL {
+            let most = vec![7; kind.most()];
+            let bytes = frame(kind, &most).unwrap();
+            assert_eq!(header(&bytes), Ok(Header { kind, length: kind.most() }));
+            assert_eq!(&bytes[Header::BYTES..], most);
+            assert_eq!(frame(kind, &vec![7; kind.most() + 1]), None);
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_and_lengths_are_refused() {
+        assert_eq!(header(&[0, 0, 0, 0, 0]), Err(FrameFault::Kind(0)));
+        assert_eq!(header(&[10, 0, 0, 0, 0]), Err(FrameFault::Kind(10)));
+        assert_eq!(header(&[2, 1, 0, 0, 0]), Err(FrameFault::Length(1)));
+        assert_eq!(header(&[6, 1, 0, 1, 0]), Err(FrameFault::Length(0x1_0001)));
+        assert_eq!(header(&[8, 25, 0, 0, 0]), Err(FrameFault::Length(25)));
+    }
+}

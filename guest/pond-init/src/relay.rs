@@ -1,0 +1,242 @@
+//! Pid 1 of a container: what [`crate::watch`] does, with the job's streams and every report carried in frames over the two
+//! streams an engine gives it.
+//!
+//! Zone: hostile, and no control. The job holds only pipes to this process, so it can neither write a frame nor hear one. When
+//! the stream from pond ends, this process ends, and the kernel kills everything in the container.
+
+use std::os::fd::OwnedFd;
+
+use pond_sys::fd::close;
+use pond_sys::process::{Ended, exit_now};
+use pond_sys::seccomp::{Filter, install};
+use pond_wire::contained::{Header, Kind, MAX_PIECE, frame};
+use pond_wire::jail::{Report, Step};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use crate::outcome;
+
+/// More than both ends of a pipe hold, whatever a job made of it: past this somebody still writes.
+const LAST_WORDS: usize = 2 << 20;
+
+/// A job that was forked, and its streams. Pipes to and from the job do not block.
+#[derive(Debug)]
+pub struct Relay {
+    pub job: Pid,
+    pub child_events: OwnedFd,
+    pub filter: Filter,
+    pub from_pond: OwnedFd,
+    pub to_pond: OwnedFd,
+    pub input: Option<OwnedFd>,
+    pub outputs: Vec<(Kind, OwnedFd)>,
+}
+
+/// What came from pond and is not yet the job's.
+struct Inbox {
+    raw: Vec<u8>,
+    /// Bytes left of the input frame that is being read.
+    rest: usize,
+    pending: Vec<u8>,
+    is_complete: bool,
+}
+
+/// Relays until the job ends or pond is gone.
+pub fn relay(mut relay: Relay) -> ! {
+    // As large as they get: growing them later would take a call that the filter refuses.
+    let buffer = || Vec::with_capacity(2 * (MAX_PIECE + Header::BYTES));
+    let mut inbox = Inbox { raw: buffer(), rest: 0, pending: buffer(), is_complete: false };
+    if let Err(fault) = install(&relay.filter) {
+        let errno = Errno::from_io_error(&fault).unwrap_or(Errno::IO);
+        tell(&relay.to_pond, Report::Failed { step: Step::GuardInit, errno: errno.raw_os_error() });
+        exit_now(1)
+    }
+    match relay.until_the_end(&mut inbox) {
+        Ok(ended) => {
+            relay.drain();
+            tell(&relay.to_pond, outcome(ended));
+            relay.await_farewell(&mut inbox)
+        }
+        Err(_pond_is_gone) => exit_now(0),
+    }
+}
+
+/// Whether or not anybody hears it: whoever does not will see this process end.
+pub fn tell(to_pond: &OwnedFd, report: Report) {
+    say(to_pond, Kind::Report, &report.encode());
+}
+
+pub fn say(to_pond: &OwnedFd, kind: Kind, payload: &[u8]) {
+    if let Some(bytes) = frame(kind, payload)
+        && let Err(_gone) = write_all(to_pond, &bytes)
+    {}
+}
+
+impl Relay {
+    fn until_the_end(&mut self, inbox: &mut Inbox) -> Result<Ended, Errno> {
+        loop {
+            let [child, from_pond, to_job] = self.wait(inbox)?;
+            if from_pond && !inbox.pending.is_empty() {
+                return Err(Errno::PIPE);
+            }
+            if from_pond {
+                inbox.read(&self.from_pond)?;
+            }
+            if from_pond || to_job {
+                self.feed(inbox)?;
+            }
+            for at in (0..self.outputs.len()).rev() {
+                self.pass_on(at)?;
+            }
+            if child && let Some(ended) = self.reap()? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Which of child, pond and the job's input want something. Pond's stream is asked for bytes only when there is room; its
+    /// end is always told.
+    fn wait(&self, inbox: &Inbox) -> Result<[bool; 3], Errno> {
+        let hear = if inbox.pending.is_empty() { PollFlags::IN } else { PollFlags::empty() };
+        let mut ready =
+            vec![PollFd::new(&self.child_events, PollFlags::IN), PollFd::new(&self.from_pond, hear)];
+        let input = self.input.as_ref().filter(|_| !inbox.pending.is_empty());
+        ready.extend(input.map(|input| PollFd::new(input, PollFlags::OUT)));
+        ready.extend(self.outputs.iter().map(|(_, output)| PollFd::new(output, PollFlags::IN)));
+        match poll(&mut ready, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let mut told = ready.iter().map(|fd| !fd.revents().is_empty());
+        let mut next = |asked: bool| asked && told.next().unwrap_or(false);
+        let (child, from_pond) = (next(true), next(true));
+        Ok([child, from_pond, next(input.is_some())])
+    }
+
+    /// Gives the job what it takes now. Input that nobody can take any more is dropped.
+    fn feed(&mut self, inbox: &mut Inbox) -> Result<(), Errno> {
+        loop {
+            let written = match &self.input {
+                Some(input) if !inbox.pending.is_empty() => rustix::io::write(input, &inbox.pending),
+                Some(_) | None => Ok(inbox.pending.len()),
+            };
+            match written {
+                Ok(length) => drop(inbox.pending.drain(..length)),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                Err(Errno::PIPE) => self.close_input(),
+                Err(errno) => return Err(errno),
+            }
+            if inbox.pending.is_empty() && std::mem::take(&mut inbox.is_complete) {
+                self.close_input();
+            }
+            inbox.sort()?;
+            if inbox.pending.is_empty() && !inbox.is_complete {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One piece of one of the job's outputs. Returns how much it was; an output that has ended is let go.
+    fn pass_on(&mut self, at: usize) -> Result<usize, Errno> {
+        let Some((kind, output)) = self.outputs.get(at) else { return Ok(0) };
+        let mut piece = [0; MAX_PIECE];
+        match rustix::io::read(output, &mut piece) {
+            Ok(0) => {
+                close(self.outputs.remove(at).1);
+                Ok(0)
+            }
+            Ok(length) => {
+                let bytes = frame(*kind, piece.get(..length).unwrap_or_default()).ok_or(Errno::MSGSIZE)?;
+                write_all(&self.to_pond, &bytes)?;
+                Ok(length)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// What the job had written before it ended. Whoever it left behind may go on writing, but not for long.
+    fn drain(&mut self) {
+        for at in (0..self.outputs.len()).rev() {
+            let mut passed = 0;
+            while let Ok(length @ 1..) = self.pass_on(at) {
+                passed += length;
+                if passed > LAST_WORDS {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn close_input(&mut self) {
+        if let Some(input) = self.input.take() {
+            close(input);
+        }
+    }
+
+    fn reap(&self) -> Result<Option<Ended>, Errno> {
+        crate::reap(&self.child_events, self.job)
+    }
+
+    /// Pond reads the counters of the control group while there still is one.
+    fn await_farewell(&self, inbox: &mut Inbox) -> ! {
+        loop {
+            inbox.pending.clear();
+            inbox.is_complete = false;
+            if inbox.sort().is_err() || inbox.read(&self.from_pond).is_err() {
+                exit_now(0)
+            }
+        }
+    }
+}
+
+impl Inbox {
+    fn read(&mut self, from_pond: &OwnedFd) -> Result<(), Errno> {
+        let mut bytes = [0; MAX_PIECE];
+        match rustix::io::read(from_pond, &mut bytes) {
+            Ok(0) => return Err(Errno::PIPE),
+            Ok(length) => self.raw.extend(bytes.get(..length).unwrap_or_default()),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        self.sort()
+    }
+
+    /// Takes frames apart until input is waiting. The farewell, and what pond never sends here, end it.
+    fn sort(&mut self) -> Result<(), Errno> {
+        while self.pending.is_empty() && !self.is_complete {
+            if self.rest > 0 {
+                let length = self.rest.min(self.raw.len());
+                self.pending.extend(self.raw.drain(..length));
+                self.rest -= length;
+                if length == 0 {
+                    return Ok(());
+                }
+                continue;
+            }
+            let Some(header) = self.raw.first_chunk::<{ Header::BYTES }>() else { return Ok(()) };
+            let Header { kind, length } = Header::decode(*header).map_err(|_| Errno::BADMSG)?;
+            self.raw.drain(..Header::BYTES);
+            match kind {
+                Kind::Input => self.rest = length,
+                Kind::InputEnd => self.is_complete = true,
+                Kind::Leave => return Err(Errno::PIPE),
+                Kind::Order | Kind::Go | Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence => {
+                    return Err(Errno::BADMSG);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Pid 1 of a container: takes its order from pond, confines the job as a native sandbox does, and becomes its relay.
+//!
+//! Zone: hostile. The engine made the namespaces, the root and the limits before this process ran, without capabilities and as
+//! the job's own user, so nothing here is privileged. What the engine cannot express (Landlock, the exact filter) is added by
+//! the child just before it becomes the job, tried, and without it there is no job.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use pond_init::{Relay, relay, say, tell};
+use pond_sys::process::{exit_now, fork_plainly};
+use pond_sys::seccomp;
+use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order};
+use pond_wire::jail::{Report, Step};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
+
+use crate::check::check;
+use crate::fault::{At, Failure};
+use crate::writable::restrict_files;
+use crate::{confirm, inside, job};
+
+/// The two streams of the engine, out of the job's reach.
+struct Streams {
+    from_pond: OwnedFd,
+    to_pond: OwnedFd,
+}
+
+/// A job that was forked, and pid 1's ends of its streams.
+struct Started {
+    job: Pid,
+    child_events: OwnedFd,
+    filter: seccomp::Filter,
+    input: OwnedFd,
+    outputs: Vec<(Kind, OwnedFd)>,
+}
+
+/// Never returns to the caller's code.
+pub fn contained() -> ! {
+    let Ok(streams) = take_streams() else { exit_now(1) };
+    match begin(&streams) {
+        Ok(started) => relay(Relay {
+            job: started.job,
+            child_events: started.child_events,
+            filter: started.filter,
+            from_pond: streams.from_pond,
+            to_pond: streams.to_pond,
+            input: Some(started.input),
+            outputs: started.outputs,
+        }),
+        Err(failure) => {
+            tell(&streams.to_pond, failure.report());
+            exit_now(1)
+        }
+    }
+}
+
+fn take_streams() -> Result<Streams, Errno> {
+    // The job will share this pid namespace and this user: what this process holds must not be readable through /proc.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let from_pond = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let to_pond = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    Ok(Streams { from_pond, to_pond })
+}
+
+fn begin(streams: &Streams) -> Result<Started, Failure> {
+    let (for_job, filter) =
+        (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
+    let seen =
+        serde_json::to_vec(&evidence()).map_err(|_| Failure { step: Step::Announce, errno: Errno::INVAL })?;
+    say(&streams.to_pond, Kind::Evidence, &seen);
+    let order = hear(&streams.from_pond, Kind::Order)?;
+    let refused = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
+    let order: Order = serde_json::from_slice(&order).map_err(|_| refused)?;
+    check(&order.plan)?;
+    let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
+    match order.kernel {
+        Kernel::Host => inside::set_rlimits(&order.plan.rlimits).at(Step::Rlimits)?,
+        // It lets nobody change some of them, and has them from the engine.
+        Kernel::Gvisor => {}
+    }
+    tell(&streams.to_pond, Report::Prepared);
+    hear(&streams.from_pond, Kind::Go)?;
+    let [stdin, stdout, stderr] = [pipe()?, pipe()?, pipe()?];
+    let theirs = [stdin.0, stdout.1, stderr.1];
+    let Some(pid) = fork_plainly().at(Step::ForkJob)? else { become_job(&order, &theirs, &for_job, streams) };
+    for ours in [&stdin.1, &stdout.0, &stderr.0] {
+        rustix::io::ioctl_fionbio(ours, true).at(Step::ForkJob)?;
+    }
+    let outputs = vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)];
+    Ok(Started { job: pid, child_events, filter, input: stdin.1, outputs })
+}
+
+/// A file that cannot be read says nothing, which pond takes for an answer too.
+fn evidence() -> Evidence {
+    let line = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let landlock = pond_sys::landlock::version().map_or(Landlock::Absent, |_| Landlock::Present);
+    Evidence { version: line("/proc/version"), boot_id: line("/proc/sys/kernel/random/boot_id"), landlock }
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+    pipe_with(PipeFlags::CLOEXEC).at(Step::ForkJob)
+}
+
+/// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
+fn become_job(order: &Order, streams: &[OwnedFd; 3], filter: &seccomp::Filter, pond: &Streams) -> ! {
+    let failure = match confine(order, streams, filter, pond) {
+        Ok(program) => job::exec(&order.plan, &program),
+        Err(failure) => failure,
+    };
+    tell(&pond.to_pond, failure.report());
+    exit_now(1)
+}
+
+/// As for a native job, less what the engine has done already: identity, capabilities and the root.
+fn confine(
+    order: &Order,
+    streams: &[OwnedFd; 3],
+    filter: &seccomp::Filter,
+    pond: &Streams,
+) -> Result<pond_sys::process::Program, Failure> {
+    let plan = &order.plan;
+    let program = job::prepare(plan)?;
+    rustix::process::setsid().at(Step::DropIdentity)?;
+    pond_sys::signal::reset_all().at(Step::DropIdentity)?;
+    job::take_streams(Some(streams), None)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::chdir(plan.program.cwd.as_str()).at(Step::MountWorkspace)?;
+    rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges)?;
+    let tried = match order.kernel {
+        Kernel::Host => {
+            restrict_files(plan)?;
+            seccomp::install(filter).at(Step::Seccomp)?;
+            confirm::confirm(pond.to_pond.as_fd())
+        }
+        Kernel::Gvisor => {
+            seccomp::install(filter).at(Step::Seccomp)?;
+            confirm::confirm_on_gvisor(pond.to_pond.as_fd())
+        }
+    };
+    tried.map(|()| program)
+}
+
+/// The bytes of the next frame, which must be of this kind.
+fn hear(from_pond: &OwnedFd, expected: Kind) -> Result<Vec<u8>, Failure> {
+    let mut header = [0; Header::BYTES];
+    read_exact(from_pond, &mut header)?;
+    let refused = Failure { step: Step::ReadPlan, errno: Errno::BADMSG };
+    match Header::decode(header) {
+        Ok(Header { kind, length }) if kind == expected => {
+            let mut bytes = vec![0; length];
+            read_exact(from_pond, &mut bytes)?;
+            Ok(bytes)
+        }
+        Ok(_) | Err(_) => Err(refused),
+    }
+}
+
+/// Without pond there is nobody to tell that it is gone.
+fn read_exact(from_pond: &OwnedFd, mut bytes: &mut [u8]) -> Result<(), Failure> {
+    while !bytes.is_empty() {
+        match rustix::io::read(from_pond, &mut *bytes) {
+            Ok(0) => exit_now(0),
+            Ok(length) => bytes = bytes.get_mut(length..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Failure { step: Step::ReadPlan, errno }),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Storage for a container: the same disk, overlay and owners as a native job's, hung up in a directory the engine can bind.
+//!
+//! Zone: privileged. What is hung up has names on the host until the container holds it; whoever asked takes them down then.
+//! The directories below are made without any rights, so that an engine that does not see the mounts shows the job nothing.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use pond_wire::jail::{Identity, JOB_ID, Report, Scratch, Step, staged};
+use rustix::fs::{Mode, mkdirat};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, move_mount};
+
+use crate::enter::tell;
+use crate::fault::{At, Failure};
+use crate::request::{Stage, plan_of};
+use crate::{home, idmap, storage};
+
+pub(crate) fn stage(request: &Stage) {
+    let report = request.report.as_fd();
+    match attempt(request) {
+        Ok(upper) => tell(report, Report::Prepared, &[upper.as_fd()]),
+        Err(failure) => tell(report, failure.report(), &[]),
+    }
+}
+
+fn attempt(request: &Stage) -> Result<OwnedFd, Failure> {
+    let plan = plan_of(&request.plan)?;
+    let (Identity::Range { base, .. }, Scratch::Ext4Image) = (plan.identity, plan.scratch) else {
+        return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
+    };
+    let disk = request.disk.attach()?.mount()?;
+    let owners = idmap::owner_namespace(plan.identity)?;
+    let made = storage::build(&plan, disk, request.checkout.as_fd(), owners.as_ref())?;
+    home::furnish_mount(&plan, &made.home, base + JOB_ID)?;
+    hang(&made.workspace, &request.directory, staged::WORKSPACE)?;
+    hang(&made.home, &request.directory, staged::HOME)?;
+    Ok(made.upper)
+}
+
+fn hang(mount: &OwnedFd, directory: &OwnedFd, name: &str) -> Result<(), Failure> {
+    let step = Step::MountWorkspace;
+    mkdirat(directory, name, Mode::empty()).at(step)?;
+    move_mount(mount, "", directory, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(step)
+}

@@ -1,0 +1,203 @@
+//! The image a container without one of its own stands on: directories, links and small files, and of programs none.
+//!
+//! The host's toolchain is bound into it as a native job sees it, so nothing is pulled and nothing is built. It is an archive of
+//! fixed bytes for a given host, named by their digest; an image is ours only if the engine's own digest of its layer says so.
+
+use std::fmt::Write as _;
+
+use http::Method;
+use pond_wire::jail::{BindKind, HOME, RootEntry, WORKSPACE};
+use sha2::{Digest, Sha256};
+
+use super::engine::{Ask, Body, Engine, EngineFault};
+use super::plan::is_staged;
+use super::request;
+
+/// What local images of pond's own are called, before the digest.
+const NAME: &str = "pond-root";
+const BLOCK: usize = 512;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImageFault {
+    #[error(transparent)]
+    Engine(#[from] EngineFault),
+    #[error("{0} is too long a name for the container's root")]
+    Path(String),
+    #[error(
+        "the image {0} is not the one pond made under that name; remove it with `docker image rm {0}` and run again"
+    )]
+    Foreign(String),
+}
+
+/// Makes sure that the engine has the image for this root. Returns its id.
+pub(super) fn ensure(engine: &Engine, root: &[RootEntry]) -> Result<String, ImageFault> {
+    let archive = archive(root)?;
+    let digest = Sha256::digest(&archive).iter().fold(String::new(), |mut text, byte| {
+        if let Err(_never) = write!(text, "{byte:02x}") {}
+        text
+    });
+    let name = format!("{NAME}:{digest}");
+    let layer = format!("sha256:{digest}");
+    if let Some(found) = find(engine, &name)? {
+        return checked(found, &layer, name);
+    }
+    let path = format!("/images/create?fromSrc=-&repo={NAME}&tag={digest}");
+    engine.done(Ask {
+        what: "giving the engine an image",
+        method: Method::POST,
+        path: &path,
+        body: Body::Tar(archive),
+    })?;
+    match find(engine, &name)? {
+        Some(made) => checked(made, &layer, name),
+        None => Err(ImageFault::Foreign(name)),
+    }
+}
+
+fn find(engine: &Engine, name: &str) -> Result<Option<request::Image>, EngineFault> {
+    let path = format!("/images/{name}/json");
+    engine.find(Ask { what: "looking for the image", method: Method::GET, path: &path, body: Body::Nothing })
+}
+
+fn checked(image: request::Image, layer: &str, name: String) -> Result<String, ImageFault> {
+    if image.root.layers == [layer] { Ok(image.id) } else { Err(ImageFault::Foreign(name)) }
+}
+
+/// Where something will be mounted, besides what the plan binds.
+const MOUNT_POINTS: [&str; 7] = ["/.pond", "/dev", "/home", HOME, "/proc", "/sys", "/tmp"];
+
+/// A tar archive of the root, the same bytes for the same root.
+fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
+    let mut tar = Vec::new();
+    for path in MOUNT_POINTS.into_iter().chain([WORKSPACE]) {
+        add(&mut tar, path, Kind::Directory, "")?;
+    }
+    add(&mut tar, pond_wire::contained::PROGRAM, Kind::File, "")?;
+    for entry in root {
+        match entry {
+            RootEntry::Directory { path } | RootEntry::Bind { path, kind: BindKind::Directory, .. } => {
+                add(&mut tar, path, Kind::Directory, "")?;
+            }
+            RootEntry::Symlink { path, target } if !path.starts_with("/dev/") => {
+                add(&mut tar, path, Kind::Link, target)?;
+            }
+            RootEntry::File { path, content } if !is_staged(path) => {
+                add(&mut tar, path, Kind::File, content)?;
+            }
+            RootEntry::Bind { path, kind: BindKind::File, .. } | RootEntry::File { path, .. } => {
+                add(&mut tar, path, Kind::File, "")?;
+            }
+            // The engine's own, the same ones.
+            RootEntry::Symlink { .. } | RootEntry::Device { .. } => {}
+        }
+    }
+    tar.extend([0; 2 * BLOCK]);
+    Ok(tar)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Directory,
+    File,
+    Link,
+}
+
+/// One entry: what it says is a file's content or a link's target. No owner, no time: only what is seen is in it.
+fn add(tar: &mut Vec<u8>, path: &str, kind: Kind, says: &str) -> Result<(), ImageFault> {
+    let (flag, mode, content, target) = match kind {
+        Kind::Directory => (b'5', 0o755, "", ""),
+        Kind::File => (b'0', 0o644, says, ""),
+        Kind::Link => (b'2', 0o777, "", says),
+    };
+    let name = path.trim_start_matches('/');
+    let mut header = [0; BLOCK];
+    let mut put = |at: usize, field: usize, bytes: &[u8]| match header.get_mut(at..at + field) {
+        Some(slot) if bytes.len() <= field => {
+            slot.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = *byte);
+            Ok(())
+        }
+        Some(_) | None => Err(ImageFault::Path(path.to_owned())),
+    };
+    put(0, 100, name.as_bytes())?;
+    put(100, 8, format!("{mode:07o}").as_bytes())?;
+    put(108, 8, b"0000000")?;
+    put(116, 8, b"0000000")?;
+    put(124, 12, format!("{:011o}", content.len()).as_bytes())?;
+    put(136, 12, b"00000000000")?;
+    put(148, 8, b"        ")?;
+    put(156, 1, &[flag])?;
+    put(157, 100, target.as_bytes())?;
+    put(257, 8, b"ustar\x0000")?;
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    let checksum = format!("{sum:06o}\0 ");
+    if let Some(slot) = header.get_mut(148..156) {
+        slot.copy_from_slice(checksum.as_bytes());
+    }
+    tar.extend(header);
+    tar.extend(content.as_bytes());
+    tar.resize(tar.len().next_multiple_of(BLOCK), 0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! The archive is one that others can read, and holds no program.
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tar is the judge of an archive")]
+    fn tar_lists_what_was_put_in() {
+        let text = |text: &str| text.to_owned();
+        let root = [
+            RootEntry::Directory { path: text("/etc") },
+            RootEntry::Bind { path: text("/usr"), source: text("/usr"), kind: BindKind::Directory },
+            RootEntry::Symlink { path: text("/bin"), target: text("usr/bin") },
+            RootEntry::Symlink { path: text("/dev/fd"), target: text("/proc/self/fd") },
+            RootEntry::File { path: text("/etc/nsswitch.conf"), content: text("hosts: files dns\n") },
+            RootEntry::File { path: text("/etc/passwd"), content: text("pond:x:1879049192\n") },
+            RootEntry::Device { path: text("/dev/null"), source: text("/dev/null") },
+        ];
+        let bytes = archive(&root).unwrap();
+        assert_eq!(bytes, archive(&root).unwrap());
+        let mut tar = Command::new("tar");
+        let mut child = tar
+            .args(["--list", "--verbose", "--numeric-owner", "--utc", "--full-time"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), &bytes).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let listed = String::from_utf8(output.stdout).unwrap();
+        let entry = |line: &str| {
+            line.replace("1970-01-01 00:00:00", "").split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let directory = |name: &str| format!("drwxr-xr-x 0/0 0 {name}");
+        let expected = [
+            directory(".pond"),
+            directory("dev"),
+            directory("home"),
+            directory("home/pond"),
+            directory("proc"),
+            directory("sys"),
+            directory("tmp"),
+            directory("workspace"),
+            text("-rw-r--r-- 0/0 0 .pond/init"),
+            directory("etc"),
+            directory("usr"),
+            text("lrwxrwxrwx 0/0 0 bin -> usr/bin"),
+            text("-rw-r--r-- 0/0 17 etc/nsswitch.conf"),
+            text("-rw-r--r-- 0/0 0 etc/passwd"),
+        ];
+        let listed: Vec<String> = listed.lines().map(|line| entry(line).replace("/ ", " ")).collect();
+        let listed: Vec<&str> = listed.iter().map(|line| line.trim_end_matches('/')).collect();
+        assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn a_name_that_does_not_fit_is_refused() {
+        let root = [RootEntry::Directory { path: format!("/{}", "x".repeat(101)) }];
+        assert!(matches!(archive(&root), Err(ImageFault::Path(_))));
+    }
+}

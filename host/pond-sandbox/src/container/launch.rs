@@ -1,0 +1,351 @@
+//! Acts: opens a container backend on this host, and launches jobs through the engine.
+//!
+//! The order: record, storage, container, streams, start, names down, the process behind it, doors. Whatever fails on the way is
+//! left to the record, from which everything made is found again.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use http::Method;
+use pond_policy::backend::Backend;
+use pond_policy::limits::Limits;
+use pond_wire::contained::{Kind, Order, frame};
+use pond_wire::jail::{Console, Identity, JailPlan, Scratch};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::canary::{Isolation, Mismatch};
+use super::engine::{Ask, Body, Engine, EngineFault};
+use super::image::{self, ImageFault};
+use super::plan::{self, Facts, id_of};
+use super::probe::{self, Chosen, EngineSettings, Loopback, ProbeFault};
+use super::reap;
+use super::relay::{Relay, RelayFault, Relayed, Transit};
+use super::request::{Created, Inspected};
+use super::stage::{self, Stage, StageFault};
+use crate::checkout::CheckoutFault;
+use crate::native::cgroup::{self, Usage};
+use crate::native::{
+    self, Ends, IdRange, IdsFault, Job, Launcher, LauncherFault, Place, PlanFault, Quota, Running, Scenery,
+    ScratchFault, Streams,
+};
+use crate::record::{JobName, Live, Made, Record, RecordFault};
+use crate::state::StateDir;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ContainerFault {
+    #[error("the policy does not confine the job")]
+    Unconfined,
+    #[error(
+        "the container backends mount the job's disk, which only root can; run pond as root, or use the native backend"
+    )]
+    NotRoot,
+    #[error("the container backends give a job no terminal; run it without --tty, or use the native backend")]
+    Terminal,
+    #[error(
+        "the runtime {0} has a network stack of its own, into which no gateway reaches; register it with \
+         \"runtimeArgs\": [\"--network=host\"] (a container of pond's has no network but loopback), or run the job sealed"
+    )]
+    NoDoors(String),
+    #[error(
+        "the firecracker backend is not built yet: Kata with Firecracker shares no directory with the host, and pond does not \
+         carry a checkout in and out as a stream"
+    )]
+    Firecracker,
+    #[error("pond's own executable {0} is not there any more; install it again")]
+    Executable(PathBuf),
+    #[error(transparent)]
+    Probe(#[from] ProbeFault),
+    #[error(transparent)]
+    Engine(#[from] EngineFault),
+    #[error(transparent)]
+    Image(#[from] ImageFault),
+    #[error(transparent)]
+    Launcher(#[from] LauncherFault),
+    #[error(transparent)]
+    Checkout(#[from] CheckoutFault),
+    #[error(transparent)]
+    Plan(#[from] PlanFault),
+    #[error(transparent)]
+    Record(#[from] RecordFault),
+    #[error(transparent)]
+    Ids(#[from] IdsFault),
+    #[error(transparent)]
+    Scratch(#[from] ScratchFault),
+    #[error(transparent)]
+    Stage(#[from] StageFault),
+    #[error("spelling a request for the container engine")]
+    Request(#[source] serde_json::Error),
+    #[error("looking at the container's first process")]
+    Process(#[source] io::Error),
+    #[error("connecting the container's streams")]
+    Pipes(#[source] io::Error),
+    #[error(transparent)]
+    Relay(#[from] RelayFault),
+}
+
+/// A container backend of this host, ready to launch.
+#[derive(Debug)]
+pub struct Container {
+    state: StateDir,
+    state_id: String,
+    launcher: Launcher,
+    engine: Engine,
+    runtime: Chosen,
+    executable: String,
+    places: OnceLock<Vec<Place>>,
+}
+
+impl Container {
+    /// `executable` is pond itself, which becomes the launcher and pid 1 of containers.
+    pub fn open(
+        state: StateDir,
+        executable: &Path,
+        backend: Backend,
+        settings: &EngineSettings,
+    ) -> Result<Self, ContainerFault> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(ContainerFault::NotRoot);
+        }
+        let engine = probe::engine(settings)?;
+        let runtime = probe::runtime(&engine, backend, settings)?;
+        if backend == Backend::Firecracker {
+            return Err(ContainerFault::Firecracker);
+        }
+        let launcher = Launcher::start(executable)?;
+        let named = std::fs::read_link(executable).unwrap_or_else(|_| executable.to_owned());
+        let executable = named.to_str().filter(|_| named.is_file()).map(str::to_owned);
+        let executable = executable.ok_or(ContainerFault::Executable(named))?;
+        let state_id = reap::state_id(&state).map_err(ContainerFault::Process)?;
+        Ok(Self { state, state_id, launcher, engine, runtime, executable, places: OnceLock::new() })
+    }
+
+    pub fn state(&self) -> &StateDir {
+        &self.state
+    }
+
+    pub fn retire(&mut self) {
+        self.launcher.retire();
+    }
+
+    pub fn reserve(&self, job: JobName) -> Result<Live, RecordFault> {
+        let made =
+            Made::Container { engine: self.engine.socket().to_owned(), name: reap::container_name(&job) };
+        Live::write(&self.state, Record { job, made })
+    }
+
+    pub fn launch(&self, job: &Job<'_>) -> Result<Running, ContainerFault> {
+        let limits = job.policy.limits().ok_or(ContainerFault::Unconfined)?;
+        if let Console::Terminal { .. } = job.console {
+            return Err(ContainerFault::Terminal);
+        }
+        if !job.doors.is_empty() && self.runtime.loopback == Loopback::Private {
+            return Err(ContainerFault::NoDoors(self.runtime.name.clone()));
+        }
+        let range = native::take_range()?;
+        let plan = self.plan(job, limits, &range)?;
+        let image = image::ensure(&self.engine, &plan.root)?;
+        let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
+        let disk = native::disk(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?;
+        let directory = self.state.stage(job.record.job());
+        let scenery = Scenery { checkout: job.checkout.as_fd(), disk: &disk };
+        let stage = Stage::build(&self.launcher, directory, &plan, &scenery)?;
+        let facts = Facts {
+            plan: &plan,
+            limits,
+            kernel: self.runtime.kernel,
+            id: id_of(range.base()),
+            runtime: &self.runtime.name,
+            image: &image,
+            stage: &stage.directory.display().to_string(),
+            executable: &self.executable,
+            job: job.record.job().as_str(),
+            state: &self.state_id,
+        };
+        let container = self.create(&facts, job.record.job())?;
+        let (streams, early) = self.engine.attach(&container)?;
+        self.act("starting the container", &format!("/containers/{container}/start"))?;
+        stage::take_down(&stage.directory)?;
+        let (pid, process) = self.process(&container)?;
+        let order = Order { plan, kernel: self.runtime.kernel };
+        self.connect(Connection {
+            container,
+            image,
+            streams,
+            early,
+            pid,
+            process,
+            order,
+            upper: stage.upper,
+            range,
+        })
+    }
+
+    fn plan(&self, job: &Job<'_>, limits: Limits, range: &IdRange) -> Result<JailPlan, ContainerFault> {
+        let replaced = job.checkout.without_credentials()?;
+        let (owner_uid, owner_gid) = (job.checkout.owner_uid, job.checkout.owner_gid);
+        let mut plan = native::plan(&native::Facts {
+            places: self.places.get_or_init(native::places),
+            identity: Identity::Range { base: range.base(), owner_uid, owner_gid },
+            scratch: Scratch::Ext4Image,
+            user: id_of(range.base()),
+            checkout: &job.checkout.named,
+            replaced: &replaced,
+            filesystem: job.policy.posture().filesystem,
+            limits,
+            argv: job.argv,
+            env: job.env,
+            exhibits: job.exhibits,
+            tools: job.tools,
+            console: job.console,
+            doors: job.doors,
+            home: job.home,
+        })?;
+        // Pid 1 is the same user here; with one more for it, it is the control group that says when there are too many.
+        plan.rlimits.processes += 1;
+        Ok(plan)
+    }
+
+    fn create(&self, facts: &Facts<'_>, job: &JobName) -> Result<String, ContainerFault> {
+        let request = plan::create(facts).map_err(ContainerFault::Request)?;
+        let body = Body::json(&request).map_err(ContainerFault::Request)?;
+        let path = format!("/containers/create?name={}", reap::container_name(job));
+        let ask = Ask { what: "creating the container", method: Method::POST, path: &path, body };
+        Ok(self.engine.read::<Created>(ask)?.id)
+    }
+
+    fn act(&self, what: &'static str, path: &str) -> Result<(), EngineFault> {
+        self.engine.done(Ask { what, method: Method::POST, path, body: Body::Nothing }).map(drop)
+    }
+
+    /// The container's first process as this host sees it, held so that its number cannot come to mean another.
+    fn process(&self, container: &str) -> Result<(Pid, OwnedFd), ContainerFault> {
+        let inspected = reap::inspect(&self.engine, container)?;
+        let gone = || ContainerFault::Process(io::ErrorKind::NotFound.into());
+        let inspected = inspected.filter(|found| found.state.running).ok_or_else(gone)?;
+        if inspected.host_config.runtime != self.runtime.name {
+            return Err(RelayFault::from(Mismatch::Runtime).into());
+        }
+        let pid = Pid::from_raw(inspected.state.pid).ok_or_else(gone)?;
+        let process =
+            pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| ContainerFault::Process(errno.into()))?;
+        if !cgroup::is_in_group_named(pid, container).map_err(ContainerFault::Process)? {
+            return Err(RelayFault::from(Mismatch::Process).into());
+        }
+        Ok((pid, process))
+    }
+
+    fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
+        let pipes = Pipes::new().map_err(ContainerFault::Pipes)?;
+        let (report, theirs) = pond_sys::socket::pair().map_err(ContainerFault::Pipes)?;
+        let plan = &made.order.plan;
+        if !plan.doors.is_empty() {
+            self.launcher.visit(plan, theirs.as_fd(), made.process.as_fd())?;
+        }
+        let order = serde_json::to_vec(&made.order).map_err(ContainerFault::Request)?;
+        let mut transit = Transit::default();
+        let too_large = || ContainerFault::Pipes(io::ErrorKind::FileTooLarge.into());
+        transit.to_engine = frame(Kind::Order, &order).ok_or_else(too_large)?;
+        transit.frames.push(&made.early).map_err(RelayFault::from)?;
+        made.streams.set_nonblocking(true).map_err(ContainerFault::Pipes)?;
+        let relay = Relay {
+            engine: made.streams,
+            process: made.process.try_clone().map_err(ContainerFault::Pipes)?,
+            pid: made.pid,
+            report: Some(theirs),
+            lifeline: Some(pipes.lifeline.0),
+            stdin: Some(pipes.stdin.0),
+            stdout: Some(pipes.stdout.1),
+            stderr: Some(pipes.stderr.1),
+            upper: made.upper,
+            start: plan.start,
+            kernel: made.order.kernel,
+            executable: self.executable.clone(),
+        };
+        let engine = self.engine.again()?;
+        let (container, runtime, image) = (made.container, self.runtime.name.clone(), made.image);
+        let thread = std::thread::Builder::new().name("container".to_owned());
+        let thread = thread.spawn(move || {
+            // This thread must not be the one that a signal for pond ends.
+            drop(pond_sys::signal::interrupts());
+            attend(relay, transit, &engine, &container, (runtime, image))
+        });
+        let thread = thread.map_err(ContainerFault::Pipes)?;
+        let streams = Streams { stdin: pipes.stdin.1, stdout: pipes.stdout.0, stderr: pipes.stderr.0 };
+        let ends = Ends { streams: Some(streams), lifeline: pipes.lifeline.1, report };
+        Ok(Running::contained(ends, made.process, thread, made.range))
+    }
+}
+
+/// What is known of a container that is gone.
+#[derive(Debug)]
+pub(crate) struct Attended {
+    pub(crate) usage: Usage,
+    pub(crate) isolation: Option<Isolation>,
+}
+
+/// Stays with a container to its end, and sees it removed.
+fn attend(
+    relay: Relay,
+    transit: Transit,
+    engine: &Engine,
+    container: &str,
+    (runtime, image): (String, String),
+) -> Result<Attended, ContainerFault> {
+    let kernel = relay.kernel;
+    let relayed = relay.run(transit);
+    let told = reap::inspect(engine, container)?;
+    reap::remove(engine, container)?;
+    let Relayed { usage, evidence } = relayed?;
+    let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
+    let isolation = evidence.map(|(inside, outside)| Isolation {
+        runtime,
+        image,
+        kernel,
+        inside,
+        host_boot_id: outside.boot_id,
+        host_sees: outside.program,
+    });
+    Ok(Attended { usage, isolation })
+}
+
+/// Of a container that did not live to be read, the engine still knows whether memory was the reason.
+fn killed(told: Option<&Inspected>) -> Usage {
+    let oom_kills = told.map(|told| u64::from(told.state.oom_killed));
+    Usage { oom_kills, ..Usage::default() }
+}
+
+/// A container that runs, and everything that belongs to it.
+struct Connection {
+    container: String,
+    image: String,
+    streams: std::os::unix::net::UnixStream,
+    early: Vec<u8>,
+    pid: Pid,
+    process: OwnedFd,
+    order: Order,
+    upper: OwnedFd,
+    range: IdRange,
+}
+
+/// Both ends of the job's streams on this side: (read, write).
+struct Pipes {
+    stdin: (OwnedFd, OwnedFd),
+    stdout: (OwnedFd, OwnedFd),
+    stderr: (OwnedFd, OwnedFd),
+    lifeline: (OwnedFd, OwnedFd),
+}
+
+impl Pipes {
+    /// The relay's ends do not block.
+    fn new() -> io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let (stdin, stdout, stderr, lifeline) = (pipe()?, pipe()?, pipe()?, pipe()?);
+        for end in [&stdin.0, &stdout.1, &stderr.1] {
+            rustix::io::ioctl_fionbio(end, true)?;
+        }
+        Ok(Self { stdin, stdout, stderr, lifeline })
+    }
+}

@@ -1,0 +1,28 @@
+//! The container backends: one Docker Engine client with a runtime value. `docker` runs on the host's kernel, `gvisor` on one
+//! in user space.
+//!
+//! A job's plan, storage, user ids, collector and gateway are the native backend's; the engine makes the namespaces, the root and
+//! the limits that the launcher makes there. Objects pond makes bear its labels, and it touches no others.
+
+mod canary;
+mod engine;
+mod frames;
+mod image;
+mod launch;
+mod plan;
+mod probe;
+mod reap;
+mod relay;
+mod request;
+mod seccomp;
+mod stage;
+
+pub use canary::{Isolation, Mismatch, Program};
+pub use engine::EngineFault;
+pub use image::ImageFault;
+pub(crate) use launch::Attended;
+pub use launch::{Container, ContainerFault};
+pub use probe::{EngineSettings, ProbeFault};
+pub use reap::ReclaimFault;
+pub(crate) use reap::reclaim;
+pub use relay::RelayFault;

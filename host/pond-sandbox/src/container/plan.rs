@@ -1,0 +1,206 @@
+//! Pure: the plan of a job becomes the exact request for its container.
+//!
+//! The plan is the native backend's own, so that both show a job the same root, storage and limits. Every part of the posture
+//! is spelled out here, also where it is an engine's default today, and nothing an image says about how it wants to be run
+//! is left standing.
+
+use std::collections::BTreeMap;
+
+use pond_policy::limits::Limits;
+use pond_wire::contained::{Kernel, PROGRAM};
+use pond_wire::jail::{HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged};
+
+use super::request::{BindOptions, Create, Healthcheck, HostConfig, LogConfig, Mount, RestartPolicy, Ulimit};
+use super::seccomp;
+
+/// Which job a container is for, and whose state directory knows that job. Pond touches no container without both.
+pub(super) const JOB_LABEL: &str = "io.pond.job";
+pub(super) const STATE_LABEL: &str = "io.pond.state";
+
+/// Files of /etc that are bound one by one: an engine puts its own over the image's, or they name the job's id.
+pub(super) const STAGED: [&str; 5] =
+    ["/etc/group", "/etc/hostname", "/etc/hosts", "/etc/passwd", "/etc/resolv.conf"];
+
+/// Parts of /proc that tell of the host or act on it, and all of /sys, which a native job does not have either.
+const MASKED: [&str; 16] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/cmdline",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys",
+    "/sys/firmware",
+];
+const READ_ONLY: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
+
+/// At one byte the kernel writes no core file and starts no crash handler of the host.
+const NO_CRASH_HANDLER: u64 = 1;
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// What the request is made from.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) plan: &'a JailPlan,
+    pub(super) limits: Limits,
+    pub(super) kernel: Kernel,
+    /// The job's user and group on the host.
+    pub(super) id: u32,
+    pub(super) runtime: &'a str,
+    pub(super) image: &'a str,
+    /// The directory with the job's staged storage and files.
+    pub(super) stage: &'a str,
+    pub(super) executable: &'a str,
+    pub(super) job: &'a str,
+    pub(super) state: &'a str,
+}
+
+pub(super) fn is_staged(path: &str) -> bool {
+    STAGED.contains(&path)
+}
+
+/// The files to put into the stage, by their name there.
+pub(super) fn staged_files(plan: &JailPlan) -> impl Iterator<Item = (&str, &str)> {
+    plan.root.iter().filter_map(|entry| match entry {
+        RootEntry::File { path, content } if is_staged(path) => Some((base_name(path), content.as_str())),
+        RootEntry::File { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::Bind { .. }
+        | RootEntry::Device { .. } => None,
+    })
+}
+
+pub(super) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
+    let labels = [(JOB_LABEL, facts.job), (STATE_LABEL, facts.state)];
+    Ok(Create {
+        hostname: facts.plan.hostname.clone(),
+        user: format!("{0}:{0}", facts.id),
+        image: facts.image.to_owned(),
+        entrypoint: vec![PROGRAM.to_owned()],
+        cmd: Vec::new(),
+        env: Vec::new(),
+        working_dir: "/".to_owned(),
+        labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        healthcheck: Healthcheck { test: vec!["NONE".to_owned()] },
+        open_stdin: true,
+        // When pond is gone the stream ends, and with it pid 1.
+        stdin_once: true,
+        attach_stdin: true,
+        attach_stdout: true,
+        attach_stderr: true,
+        tty: false,
+        network_disabled: true,
+        host_config: host_config(facts)?,
+    })
+}
+
+fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+    let memory = facts.limits.memory.bytes();
+    let tmpfs = [("/dev/shm", tmpfs(facts.plan.shm)), ("/tmp", tmpfs(facts.plan.tmp))];
+    Ok(HostConfig {
+        runtime: facts.runtime.to_owned(),
+        network_mode: "none".to_owned(),
+        ipc_mode: "none".to_owned(),
+        cgroupns_mode: "private".to_owned(),
+        userns_mode: "host".to_owned(),
+        privileged: false,
+        cap_drop: texts(&["ALL"]),
+        security_opt: vec!["no-new-privileges".to_owned(), format!("seccomp={}", seccomp::profile()?)],
+        readonly_rootfs: true,
+        masked_paths: texts(&MASKED),
+        readonly_paths: texts(&READ_ONLY),
+        mounts: mounts(facts),
+        tmpfs: BTreeMap::from(tmpfs.map(|(path, options)| (path.to_owned(), options))),
+        ulimits: ulimits(&facts.plan.rlimits),
+        memory,
+        // Memory and swap together: no swap.
+        memory_swap: memory,
+        nano_cpus: u64::from(facts.limits.cpus.millis()) * NANOS_PER_MILLI,
+        pids_limit: facts.limits.pids.get() + own_threads(facts.kernel),
+        init: false,
+        auto_remove: false,
+        log_config: LogConfig { r#type: "none".to_owned() },
+        restart_policy: RestartPolicy { name: "no".to_owned() },
+    })
+}
+
+/// gVisor is a process of the host whose threads count as well.
+const GVISOR_THREADS: u64 = 256;
+
+fn own_threads(kernel: Kernel) -> u64 {
+    match kernel {
+        Kernel::Host => 0,
+        Kernel::Gvisor => GVISOR_THREADS,
+    }
+}
+
+fn tmpfs(cap: TmpfsCap) -> String {
+    format!("rw,exec,nosuid,nodev,size={},nr_inodes={},mode=1777", cap.bytes, cap.inodes)
+}
+
+fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
+    let stage = facts.stage;
+    let storage = [(staged::WORKSPACE, WORKSPACE), (staged::HOME, HOME)]
+        .map(|(name, target)| bind(&format!("{stage}/{name}"), target, false));
+    let files = facts.plan.root.iter().filter_map(|entry| match entry {
+        RootEntry::Bind { path, source, .. } => Some(bind(source, path, true)),
+        RootEntry::File { path, .. } if is_staged(path) => {
+            Some(bind(&format!("{stage}/{}", base_name(path)), path, true))
+        }
+        RootEntry::File { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::Device { .. } => None,
+    });
+    files.chain([bind(facts.executable, PROGRAM, true)]).chain(storage).collect()
+}
+
+/// Without what is mounted below: an engine of this age makes only the mount itself read-only.
+fn bind(source: &str, target: &str, read_only: bool) -> Mount {
+    Mount {
+        r#type: "bind".to_owned(),
+        source: source.to_owned(),
+        target: target.to_owned(),
+        read_only,
+        bind_options: BindOptions { propagation: "rprivate".to_owned(), non_recursive: true },
+    }
+}
+
+fn ulimits(limits: &Rlimits) -> Vec<Ulimit> {
+    [
+        ("core", NO_CRASH_HANDLER),
+        ("fsize", limits.file_bytes),
+        ("memlock", limits.locked_bytes),
+        ("msgqueue", limits.queue_bytes),
+        ("nice", 0),
+        ("nofile", limits.open_files),
+        ("nproc", limits.processes),
+        ("rtprio", 0),
+        ("sigpending", limits.pending_signals),
+        ("stack", limits.stack_bytes),
+    ]
+    .map(|(name, value)| Ulimit { name: name.to_owned(), soft: value, hard: value })
+    .to_vec()
+}
+
+/// The job's id in a container, which has no user namespace of its own: its range's, so that no person and no other job has it.
+pub(super) fn id_of(base: u32) -> u32 {
+    base + JOB_ID
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! The exact request, whole: a field that appears, goes or changes is seen here.
+
+use pond_policy::node::Node;
+use pond_policy::settings::Settings;
+use pond_wire::jail::{
+    BindKind, CheckoutView, Console, Identity, Program, RootEntry, Scratch, Start, TmpfsCap,
+};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn jail_plan() -> JailPlan {
+    let bind = |path: &str, kind| RootEntry::Bind { path: path.to_owned(), source: path.to_owned(), kind };
+    let file = |path: &str| RootEntry::File { path: path.to_owned(), content: format!("of {path}\n") };
+    JailPlan {
+        identity: Identity::Range { base: 0x7000_0000, owner_uid: 0, owner_gid: 0 },
+        hostname: "pond".to_owned(),
+        root: vec![
+            RootEntry::Directory { path: "/etc".to_owned() },
+            bind("/usr", BindKind::Directory),
+            RootEntry::Symlink { path: "/bin".to_owned(), target: "usr/bin".to_owned() },
+            bind("/etc/ld.so.cache", BindKind::File),
+            file("/etc/passwd"),
+            file("/etc/nsswitch.conf"),
+            RootEntry::Device { path: "/dev/null".to_owned(), source: "/dev/null".to_owned() },
+        ],
+        checkout: CheckoutView::Empty,
+        replaced: Vec::new(),
+        home: Vec::new(),
+        scratch: Scratch::Ext4Image,
+        tmp: TmpfsCap { bytes: 256 << 20, inodes: 65_536 },
+        shm: TmpfsCap { bytes: 64 << 20, inodes: 16_384 },
+        rlimits: Rlimits {
+            open_files: 1,
+            processes: 2,
+            stack_bytes: 3,
+            file_bytes: 4,
+            locked_bytes: 5,
+            queue_bytes: 6,
+            pending_signals: 7,
+        },
+        program: Program {
+            argv: vec!["secret-command".to_owned()],
+            env: vec![("NAME".to_owned(), "secret-value".to_owned())],
+            search: Vec::new(),
+            cwd: "/workspace".to_owned(),
+        },
+        console: Console::Pipes,
+        doors: Vec::new(),
+        start: Start::AtOnce,
+    }
+}
+
+fn requested(kernel: Kernel, runtime: &str) -> Value {
+    let block = Node::Map(vec![("profile".to_owned(), Node::text("untrusted-code-test"))]);
+    let policy = pond_policy::sandbox::resolve(Some(&block), &Settings::default()).unwrap();
+    let facts = Facts {
+        plan: &jail_plan(),
+        limits: policy.limits().unwrap(),
+        kernel,
+        id: 1_879_049_192,
+        runtime,
+        image: "sha256:0123",
+        stage: "/state/scratch/.job.stage",
+        executable: "/opt/pond",
+        job: "job",
+        state: "fe-1",
+    };
+    serde_json::to_value(create(&facts).unwrap()).unwrap()
+}
+
+fn bound(source: &str, target: &str, read_only: bool) -> Value {
+    json!({
+        "Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only,
+        "BindOptions": { "Propagation": "rprivate", "NonRecursive": true },
+    })
+}
+
+fn limit(name: &str, value: u64) -> Value {
+    json!({ "Name": name, "Soft": value, "Hard": value })
+}
+
+#[test]
+fn the_request_is_exactly_this() {
+    let expected = json!({
+        "Hostname": "pond", "User": "1879049192:1879049192", "Image": "sha256:0123",
+        "Entrypoint": ["/.pond/init"], "Cmd": [], "Env": [], "WorkingDir": "/",
+        "Labels": { "io.pond.job": "job", "io.pond.state": "fe-1" },
+        "Healthcheck": { "Test": ["NONE"] },
+        "OpenStdin": true, "StdinOnce": true,
+        "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Tty": false,
+        "NetworkDisabled": true,
+        "HostConfig": {
+            "Runtime": "runc",
+            "NetworkMode": "none", "IpcMode": "none", "CgroupnsMode": "private", "UsernsMode": "host",
+            "Privileged": false, "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges", format!("seccomp={}", seccomp::profile().unwrap())],
+            "ReadonlyRootfs": true,
+            "MaskedPaths": [
+                "/proc/acpi", "/proc/asound", "/proc/cmdline", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore",
+                "/proc/key-users", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+                "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats", "/sys", "/sys/firmware",
+            ],
+            "ReadonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"],
+            "Mounts": [
+                bound("/usr", "/usr", true),
+                bound("/etc/ld.so.cache", "/etc/ld.so.cache", true),
+                bound("/state/scratch/.job.stage/passwd", "/etc/passwd", true),
+                bound("/opt/pond", "/.pond/init", true),
+                bound("/state/scratch/.job.stage/workspace", "/workspace", false),
+                bound("/state/scratch/.job.stage/home", "/home/pond", false),
+            ],
+            "Tmpfs": {
+                "/dev/shm": "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=1777",
+                "/tmp": "rw,exec,nosuid,nodev,size=268435456,nr_inodes=65536,mode=1777",
+            },
+            "Ulimits": [
+                limit("core", 1), limit("fsize", 4), limit("memlock", 5), limit("msgqueue", 6), limit("nice", 0),
+                limit("nofile", 1), limit("nproc", 2), limit("rtprio", 0), limit("sigpending", 7), limit("stack", 3),
+            ],
+            "Memory": 2_147_483_648_u64, "MemorySwap": 2_147_483_648_u64,
+            "NanoCpus": 2_000_000_000_u64, "PidsLimit": 256,
+            "Init": false, "AutoRemove": false,
+            "LogConfig": { "Type": "none" }, "RestartPolicy": { "Name": "no" },
+        },
+    });
+    let request = requested(Kernel::Host, "runc");
+    assert_eq!(request, expected, "{request:#}");
+}
+
+#[test]
+fn gvisor_differs_in_its_runtime_and_in_room_for_its_own_threads() {
+    let (mut request, expected) = (requested(Kernel::Gvisor, "runsc"), requested(Kernel::Host, "runc"));
+    assert_eq!(request["HostConfig"]["Runtime"], "runsc");
+    assert_eq!(request["HostConfig"]["PidsLimit"], 256 + 256);
+    request["HostConfig"]["Runtime"] = expected["HostConfig"]["Runtime"].clone();
+    request["HostConfig"]["PidsLimit"] = expected["HostConfig"]["PidsLimit"].clone();
+    assert_eq!(request, expected);
+}
+
+#[test]
+fn neither_the_command_nor_its_environment_is_told_to_the_engine() {
+    assert!(!requested(Kernel::Host, "runc").to_string().contains("secret"));
+}
+
+#[test]
+fn only_the_files_an_engine_would_cover_are_staged() {
+    let plan = jail_plan();
+    assert_eq!(staged_files(&plan).collect::<Vec<_>>(), [("passwd", "of /etc/passwd\n")]);
+}

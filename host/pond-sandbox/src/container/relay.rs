@@ -1,0 +1,329 @@
+//! The host's end of a container's streams: one thread per job that carries bytes between the engine's socket and the job's
+//! pipes, and what pid 1 reports to whoever supervises the job.
+//!
+//! Zone: host. Pid 1 shares the job's fate, so its frames are bounded and refused when not understood. The thread stands where
+//! the launcher stands for a native job: it lets go of the report socket when pid 1 is dead, by the kernel's word. It kills
+//! the container when its lifeline closes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use pond_wire::contained::{Evidence, Kernel, Kind, MAX_PIECE, frame};
+use pond_wire::jail::{Report, ReportFault, Start};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+
+use super::canary::{Mismatch, Outside, Program, judge};
+use super::frames::{Frames, FramesFault};
+use crate::native::cgroup::{self, Usage};
+
+/// How long an engine may take to tell of what a dead container had written.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// How long pid 1 may take to end once it was told to; what it reported stands.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RelayFault {
+    #[error("relaying a container's streams")]
+    Relay(#[source] io::Error),
+    #[error("pid 1 of the container sent something that is no frame")]
+    Frame(#[from] FramesFault),
+    #[error("pid 1 of the container sent something that is no report")]
+    Report(#[from] ReportFault),
+    #[error("the container engine let go of the job while it ran")]
+    EngineGone,
+    #[error("isolation_mismatch")]
+    Mismatch(#[from] Mismatch),
+    #[error("pid 1 of the container sent evidence that cannot be read")]
+    Evidence(#[source] serde_json::Error),
+    #[error("killing the container")]
+    Kill(#[source] io::Error),
+}
+
+/// Everything one container is connected by, on this side. Nothing here blocks.
+#[derive(Debug)]
+pub(super) struct Relay {
+    pub(super) engine: UnixStream,
+    /// Pid 1 as this host sees it, or the process that stands for it.
+    pub(super) process: OwnedFd,
+    pub(super) pid: Pid,
+    /// Until pid 1 is dead.
+    pub(super) report: Option<OwnedFd>,
+    pub(super) lifeline: Option<OwnedFd>,
+    pub(super) stdin: Option<OwnedFd>,
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
+    pub(super) upper: OwnedFd,
+    pub(super) start: Start,
+    pub(super) kernel: Kernel,
+    /// Pond's own file, which is pid 1.
+    pub(super) executable: String,
+}
+
+/// What is known of a container at its end.
+#[derive(Debug)]
+pub(super) struct Relayed {
+    /// What it used, where it lived to tell.
+    pub(super) usage: Option<Usage>,
+    /// What was seen of its kernel, where it got that far.
+    pub(super) evidence: Option<(Evidence, Outside)>,
+}
+
+/// What is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Transit {
+    pub(super) frames: Frames,
+    pub(super) to_engine: Vec<u8>,
+    to_stdout: Vec<u8>,
+    to_stderr: Vec<u8>,
+    may_begin: bool,
+    has_begun: bool,
+    usage: Option<Usage>,
+    evidence: Option<(Evidence, Outside)>,
+    engine_ended: bool,
+    /// When pid 1 was told that it may end.
+    farewell: Option<Instant>,
+    dead_since: Option<Instant>,
+}
+
+impl Transit {
+    fn has_room(&self) -> bool {
+        self.to_stdout.is_empty() && self.to_stderr.is_empty()
+    }
+
+    fn say(&mut self, kind: Kind, payload: &[u8]) {
+        self.to_engine.extend(frame(kind, payload).unwrap_or_default());
+    }
+
+    /// Once the supervisor lets it and its kernel is the one that was promised.
+    fn begin(&mut self) {
+        if self.may_begin && self.evidence.is_some() && !self.has_begun {
+            self.say(Kind::Go, &[]);
+            self.has_begun = true;
+        }
+    }
+}
+
+impl Relay {
+    /// Runs until pid 1 is dead and what it had said is handed on.
+    pub(super) fn run(mut self, mut transit: Transit) -> Result<Relayed, RelayFault> {
+        transit.may_begin = self.start == Start::AtOnce;
+        loop {
+            match self.turn(&mut transit) {
+                Ok(true) => {
+                    return Ok(Relayed { usage: transit.usage, evidence: transit.evidence });
+                }
+                Ok(false) => {}
+                Err(fault) => {
+                    self.kill()?;
+                    return Err(fault);
+                }
+            }
+        }
+    }
+
+    /// One wait and what follows from it; true when there is no more to come.
+    fn turn(&mut self, transit: &mut Transit) -> Result<bool, RelayFault> {
+        let [engine, lifeline, dead, report, stdin] = self.wait(transit)?;
+        if dead {
+            // Nobody can report any more.
+            transit.dead_since = Some(Instant::now());
+            self.report = None;
+        }
+        if lifeline {
+            self.kill()?;
+            (self.lifeline, self.stdout, self.stderr) = (None, None, None);
+        }
+        if report {
+            self.hear_supervisor(transit)?;
+        }
+        if stdin {
+            self.take_input(transit)?;
+        }
+        if engine && transit.has_room() {
+            self.hear_engine(transit)?;
+        }
+        self.sort(transit)?;
+        self.flush(transit)?;
+        if transit.farewell.is_some_and(|since| since.elapsed() > FAREWELL) {
+            self.kill()?;
+        }
+        match transit.dead_since {
+            None if transit.engine_ended => Err(RelayFault::EngineGone),
+            None => Ok(false),
+            Some(since) => Ok(transit.has_room() && (transit.engine_ended || since.elapsed() > LAST_WORDS)),
+        }
+    }
+
+    /// Which of engine, lifeline, process, supervisor and input have something for us.
+    fn wait(&self, transit: &Transit) -> Result<[bool; 5], RelayFault> {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, transit.has_room());
+        flags.set(PollFlags::OUT, !transit.to_engine.is_empty());
+        let takes_input = transit.has_begun && transit.to_engine.is_empty();
+        let engine = Some(&self.engine).filter(|_| !transit.engine_ended && !flags.is_empty());
+        let process = Some(&self.process).filter(|_| transit.dead_since.is_none());
+        let stdin = self.stdin.as_ref().filter(|_| takes_input);
+        let stdout = self.stdout.as_ref().filter(|_| !transit.to_stdout.is_empty());
+        let stderr = self.stderr.as_ref().filter(|_| !transit.to_stderr.is_empty());
+        let asked: [(Option<BorrowedFd<'_>>, PollFlags); 7] = [
+            (engine.map(AsFd::as_fd), flags),
+            (self.lifeline.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (process.map(AsFd::as_fd), PollFlags::IN),
+            (self.report.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (stdin.map(AsFd::as_fd), PollFlags::IN),
+            (stdout.map(AsFd::as_fd), PollFlags::OUT),
+            (stderr.map(AsFd::as_fd), PollFlags::OUT),
+        ];
+        let open = asked.iter().filter_map(|(fd, flags)| Some(PollFd::from_borrowed_fd((*fd)?, *flags)));
+        let mut fds: Vec<_> = open.collect();
+        let moment = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let is_ending = transit.dead_since.or(transit.farewell);
+        match poll(&mut fds, is_ending.map(|_| &moment)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(RelayFault::Relay(errno.into())),
+        }
+        let mut told = fds.iter().map(|fd| !fd.revents().is_empty());
+        let [engine, lifeline, process, report, stdin, _, _] =
+            asked.map(|(fd, _)| fd.is_some() && told.next().unwrap_or(false));
+        Ok([engine, lifeline, process, report, stdin])
+    }
+
+    /// The supervisor's only word is go. One that is gone has closed the lifeline too.
+    fn hear_supervisor(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
+        let Some(report) = &self.report else { return Ok(()) };
+        match pond_sys::socket::receive(report, &mut [0; 8]) {
+            Ok((0, _)) => self.report = None,
+            Ok(_) => {
+                transit.may_begin = true;
+                transit.begin();
+            }
+            Err(fault) => return Err(RelayFault::Relay(fault)),
+        }
+        Ok(())
+    }
+
+    fn take_input(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
+        let Some(stdin) = &self.stdin else { return Ok(()) };
+        let mut piece = [0; MAX_PIECE];
+        match rustix::io::read(stdin, &mut piece) {
+            Ok(0) => {
+                transit.say(Kind::InputEnd, &[]);
+                self.stdin = None;
+            }
+            Ok(length) => transit.say(Kind::Input, piece.get(..length).unwrap_or_default()),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(RelayFault::Relay(errno.into())),
+        }
+        Ok(())
+    }
+
+    fn hear_engine(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
+        let mut piece = [0; MAX_PIECE];
+        match rustix::io::read(&self.engine, &mut piece) {
+            Ok(0) | Err(Errno::CONNRESET) => transit.engine_ended = true,
+            Ok(length) => transit.frames.push(piece.get(..length).unwrap_or_default())?,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(RelayFault::Relay(errno.into())),
+        }
+        Ok(())
+    }
+
+    /// Gives every whole frame to whom it is for, as long as the streams have room.
+    fn sort(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
+        while transit.has_room()
+            && let Some((kind, payload)) = transit.frames.next()?
+        {
+            match kind {
+                Kind::Stdout => transit.to_stdout = payload,
+                Kind::Stderr => transit.to_stderr = payload,
+                Kind::Evidence => {
+                    let seen = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
+                    let outside = self.outside().map_err(RelayFault::Relay)?;
+                    judge(self.kernel, &seen, &outside)?;
+                    transit.evidence = Some((seen, outside));
+                    transit.begin();
+                }
+                Kind::Report | Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Leave => {
+                    self.pass_on(Report::decode(&payload)?, transit);
+                }
+            }
+            self.flush(transit)?;
+        }
+        Ok(())
+    }
+
+    /// What this host sees, now that pid 1 has spoken and hence runs.
+    fn outside(&self) -> io::Result<Outside> {
+        let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
+        let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+        let theirs = of(&format!("/proc/{}/exe", self.pid.as_raw_nonzero()))?;
+        let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
+        let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
+        Ok(Outside { boot_id, version, program })
+    }
+
+    fn pass_on(&mut self, report: Report, transit: &mut Transit) {
+        let upper = [self.upper.as_fd()];
+        let descriptors: &[BorrowedFd<'_>] = match report {
+            Report::Prepared => &upper,
+            Report::Exited { .. } | Report::Signaled { .. } => {
+                // While pid 1 waits for a farewell its control group is still there to be read.
+                transit.usage = cgroup::usage_of(self.pid).ok();
+                transit.say(Kind::Leave, &[]);
+                transit.farewell.get_or_insert_with(Instant::now);
+                &[]
+            }
+            Report::Started | Report::Doors | Report::Failed { .. } => &[],
+        };
+        // A supervisor that is gone closes the lifeline, which ends all this.
+        if let Some(socket) = &self.report
+            && let Err(_gone) = pond_sys::socket::send(socket, &report.encode(), descriptors)
+        {}
+    }
+
+    /// As much as everybody takes now. What nobody takes any more is dropped.
+    fn flush(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
+        write_some(&mut self.stdout, &mut transit.to_stdout)?;
+        write_some(&mut self.stderr, &mut transit.to_stderr)?;
+        while !transit.to_engine.is_empty() && !transit.engine_ended {
+            match rustix::io::write(&self.engine, &transit.to_engine) {
+                Ok(length) => drop(transit.to_engine.drain(..length)),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                // Its own end of the stream says so, or pid 1 is dead.
+                Err(_gone) => transit.to_engine.clear(),
+            }
+        }
+        // Nothing more will come from a dead container, and the pipes must end for whoever reads them.
+        if transit.dead_since.is_some() && transit.engine_ended && transit.has_room() {
+            (self.stdout, self.stderr) = (None, None);
+        }
+        Ok(())
+    }
+
+    pub(super) fn kill(&self) -> Result<(), RelayFault> {
+        match pidfd_send_signal(&self.process, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(RelayFault::Kill(errno.into())),
+        }
+    }
+}
+
+fn write_some(pipe: &mut Option<OwnedFd>, waiting: &mut Vec<u8>) -> Result<(), RelayFault> {
+    while !waiting.is_empty() {
+        let written = pipe.as_ref().map_or(Ok(waiting.len()), |pipe| rustix::io::write(pipe, waiting));
+        match written {
+            Ok(length) => drop(waiting.drain(..length)),
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::PIPE) => *pipe = None,
+            Err(errno) => return Err(RelayFault::Relay(errno.into())),
+        }
+    }
+    Ok(())
+}

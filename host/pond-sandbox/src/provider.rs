@@ -1,0 +1,91 @@
+//! The backend that a run was given, whichever it is: one way to reserve, launch and let go.
+
+use std::path::Path;
+
+use pond_policy::backend::Backend;
+use pond_policy::sandbox::SandboxPolicy;
+
+use crate::container::{Container, ContainerFault, EngineSettings};
+use crate::native::cgroup::Around;
+use crate::native::{Begun, Job, LaunchFault, Native, NativeFault, Running};
+use crate::record::{JobName, Live, RecordFault};
+use crate::state::StateDir;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderFault {
+    #[error(transparent)]
+    Native(#[from] NativeFault),
+    #[error(transparent)]
+    Launch(#[from] LaunchFault),
+    #[error(transparent)]
+    Container(#[from] ContainerFault),
+    #[error(transparent)]
+    Record(#[from] RecordFault),
+}
+
+/// A backend of this host, ready to launch. There is none for a backend that is not really there.
+#[derive(Debug)]
+pub enum Provider {
+    Native(Native),
+    Container(Container),
+}
+
+impl Provider {
+    /// One of the backends that an engine runs.
+    pub fn container(
+        backend: Backend,
+        state: StateDir,
+        executable: &Path,
+        settings: &EngineSettings,
+    ) -> Result<Self, ProviderFault> {
+        Ok(Self::Container(Container::open(state, executable, backend, settings)?))
+    }
+
+    pub fn state(&self) -> &StateDir {
+        match self {
+            Self::Native(native) => native.state(),
+            Self::Container(container) => container.state(),
+        }
+    }
+
+    /// What the control groups around those of jobs leave them; an engine keeps its own where pond does not look.
+    pub fn around(&self) -> Around {
+        match self {
+            Self::Native(native) => native.around(),
+            Self::Container(_) => Around::default(),
+        }
+    }
+
+    /// Launches nothing more; what it launched runs on.
+    pub fn retire(&mut self) {
+        match self {
+            Self::Native(native) => native.retire(),
+            Self::Container(container) => container.retire(),
+        }
+    }
+
+    /// The record comes first: from then on a sweep can clean up after us at any step.
+    pub fn reserve(&self, job: JobName) -> Result<Live, ProviderFault> {
+        match self {
+            Self::Native(native) => Ok(native.reserve(job)?),
+            Self::Container(container) => Ok(container.reserve(job)?),
+        }
+    }
+
+    /// Sets off what a launch needs no plan for; an engine has nothing to do before it has one.
+    pub fn begin(&mut self, record: &Live, policy: &SandboxPolicy) -> Result<Option<Begun>, ProviderFault> {
+        match self {
+            Self::Native(native) => Ok(Some(native.begin(record, policy)?)),
+            Self::Container(_) => Ok(None),
+        }
+    }
+
+    /// Launches the job, from where it was begun.
+    pub fn launch(&self, begun: Option<Begun>, job: &Job<'_>) -> Result<Running, ProviderFault> {
+        match (self, begun) {
+            (Self::Native(native), Some(begun)) => Ok(native.carry_on(begun, job)?),
+            (Self::Native(native), None) => Ok(native.launch(job)?),
+            (Self::Container(container), _) => Ok(container.launch(job)?),
+        }
+    }
+}
