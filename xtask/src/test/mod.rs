@@ -46,7 +46,7 @@ impl Part {
 
     fn purpose(self) -> &'static str {
         match self {
-            Part::Packages => "Debian packages that the tests call are installed",
+            Part::Packages => "Debian packages and the agent that the tests call are installed",
             Part::Fmt => "the code is formatted",
             Part::Clippy => "no lint of the workspace is broken",
             Part::Tidy => "no rule of the house is broken",
