@@ -15,7 +15,7 @@ use pond_sandbox::native::cgroup::Around;
 use pond_sandbox::native::{Begun, Job, Native, abandon, sweep};
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::{Console, HomeFile};
-use pond_worker::collect::{Above, Ignored, Wanted};
+use pond_worker::collect::{Above, Ignored, Wanted, head_commit};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
@@ -25,6 +25,7 @@ use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
 use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
+use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
@@ -76,6 +77,7 @@ struct Told {
     base: BaseSummary,
     result: Output,
     network: NetworkSummary,
+    statement: StatementSummary,
     findings: Vec<Finding>,
 }
 
@@ -102,6 +104,7 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
+        let held_to = statement::held_to(self.request)?;
         let Seen { mut ended, shown, network } = self.watch(native, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         let room = Room::of(&ended);
@@ -115,11 +118,28 @@ impl Attempt<'_> {
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored, artifacts: declared };
         let above = Above::find(self.checkout.as_fd());
+        let head = head_commit(base.checkout().as_fd(), above.as_ref());
         let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
+        let facts = Facts {
+            request: self.request,
+            record: self.record,
+            started: self.started,
+            ended: &ended,
+            verdict: &verdict,
+            gathered: &gathered,
+            base: &base,
+            head,
+            network: &network,
+            around: native.around(),
+            groups: native.groups(),
+            held_to: &held_to,
+            directory: &directory,
+        };
+        let statement = statement::state(&facts, native.state());
         let result = gathered.summary(&directory, artifacts);
-        let told = Told { shown, base, result, network, findings };
+        let told = Told { shown, base, result, network, statement, findings };
         let summary = self.summarise(&ended, native.around(), verdict, told, directory);
         self.keep(&summary, out.as_mut())?;
         Ok(summary)
@@ -219,6 +239,7 @@ impl Attempt<'_> {
             base: told.base,
             result: told.result,
             network: told.network,
+            statement: told.statement,
             directory,
         }
     }

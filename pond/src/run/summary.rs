@@ -10,6 +10,7 @@ use super::base::BaseSummary;
 use super::finding::Finding;
 use super::gather::{Output, ResultSummary};
 use super::outlet::Delivered;
+use super::statement::StatementSummary;
 use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
 
@@ -37,6 +38,7 @@ pub(crate) struct Summary {
     pub(crate) base: BaseSummary,
     pub(crate) result: Output,
     pub(crate) network: NetworkSummary,
+    pub(crate) statement: StatementSummary,
     pub(crate) directory: PathBuf,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct Summary {
 pub(crate) struct Allowed {
     asked: u64,
     /// Smaller where a control group around pond allows less.
-    effective: u64,
+    pub(super) effective: u64,
 }
 
 impl Allowed {
@@ -115,6 +117,12 @@ impl Summary {
             Output::NotCollected { reason, advice } => {
                 line(&mut text, &format!("result not collected: {reason}"));
                 line(&mut text, &format!("to get one: {advice}"));
+            }
+        }
+        match &self.statement {
+            StatementSummary::Signed { .. } => {}
+            StatementSummary::Unsigned { code, reason } => {
+                line(&mut text, &format!("this run is not signed [{}]: {reason}", code.code()));
             }
         }
         text

@@ -32,6 +32,38 @@ fn a_statement_comes_back_as_it_went() {
     assert_eq!(decode_value(&payload()), Ok(statement()));
 }
 
+/// Every place in a document that is not an object or a list.
+fn leaves(value: &Value, place: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(entries) => {
+            entries.iter().for_each(|(key, inner)| leaves(inner, format!("{place}/{key}"), found));
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, inner)| leaves(inner, format!("{place}/{at}"), found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => found.push(place),
+    }
+}
+
+#[test]
+fn every_field_of_a_signed_statement_counts() {
+    let key = SigningKey::generate().unwrap();
+    let sealed: Value = serde_json::from_slice(&statement().sign(&key).unwrap()).unwrap();
+    let (good, mut places) = (payload(), Vec::new());
+    leaves(&good, String::new(), &mut places);
+    assert!(places.len() > 55, "{places:?}");
+    for place in places {
+        let mut changed = good.clone();
+        let field = changed.pointer_mut(&place).unwrap();
+        *field = if *field == json!(1) { json!(2) } else { json!(1) };
+        let mut forged = sealed.clone();
+        forged["payload"] = crate::pem::to_base64(&serde_json::to_vec(&changed).unwrap()).into();
+        let envelope = Envelope::parse(&serde_json::to_vec(&forged).unwrap()).unwrap();
+        let refused = envelope.verify(&key.public()).map(drop).map_err(|fault| fault.code());
+        assert_eq!(refused, Err("signature_invalid"), "{place}");
+    }
+}
+
 #[test]
 fn what_is_signed_and_of_another_kind_is_refused() {
     let digest = json!({"sha256": Digest::of(b"manifest")});
