@@ -37,7 +37,8 @@ fn statement(directory: &Path) -> Value {
     let decode =
         "import base64,json,sys; print(base64.b64decode(json.load(open(sys.argv[1]))['payload']).decode())";
     let file = directory.join("statement.dsse.json");
-    let python = World::new().command("python3").args(["-c", decode, file.to_str().unwrap()]).output().unwrap();
+    let python =
+        World::new().command("python3").args(["-c", decode, file.to_str().unwrap()]).output().unwrap();
     let done = Done::of(python);
     assert_eq!(
         (done.code, envelope["payloadType"].as_str()),
@@ -223,7 +224,11 @@ fn every_ending_is_signed_as_what_it_was() {
         let summary = world.summary(flags, argv);
         let said = statement(Path::new(summary["directory"].as_str().unwrap()));
         let predicate = &said["predicate"];
-        assert_eq!((&predicate["outcome"], &predicate["exitCode"]), (&outcome, &summary["exit_code"]), "{said:#}");
+        assert_eq!(
+            (&predicate["outcome"], &predicate["exitCode"]),
+            (&outcome, &summary["exit_code"]),
+            "{said:#}"
+        );
         let (code, report) = verify(&world, &[summary["run"].as_str().unwrap()]);
         assert_eq!((code, failures(&report)), (0, vec![]), "{report:#}");
     }

@@ -130,8 +130,9 @@ pub(super) fn none(paths: &[RelPath], code: &'static str, what: &str) -> Result<
 }
 
 fn unread(name: &str, fault: &io::Error) -> Failure {
-    match fault.kind() {
-        io::ErrorKind::NotFound => Failure::new(MISSING, format!("{name} is not there")),
-        _ => Failure::of(UNREADABLE, fault),
+    if fault.kind() == io::ErrorKind::NotFound {
+        Failure::new(MISSING, format!("{name} is not there"))
+    } else {
+        Failure::of(UNREADABLE, fault)
     }
 }
