@@ -104,7 +104,7 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
-        let held_to = statement::held_to(self.request)?;
+        let prepared = statement::prepare(self.request, &directory, native.state());
         let Seen { mut ended, shown, network } = self.watch(native, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         let room = Room::of(&ended);
@@ -122,6 +122,7 @@ impl Attempt<'_> {
         let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
+        let around = native.around();
         let facts = Facts {
             request: self.request,
             record: self.record,
@@ -132,15 +133,14 @@ impl Attempt<'_> {
             base: &base,
             head,
             network: &network,
-            around: native.around(),
+            around,
             groups: native.groups(),
-            held_to: &held_to,
             directory: &directory,
         };
-        let statement = statement::state(&facts, native.state());
+        let statement = statement::state(&facts, prepared);
         let result = gathered.summary(&directory, artifacts);
         let told = Told { shown, base, result, network, statement, findings };
-        let summary = self.summarise(&ended, native.around(), verdict, told, directory);
+        let summary = self.summarise(&ended, around, verdict, told, directory);
         self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }

@@ -15,6 +15,7 @@ use pond_sandbox::native::cgroup::{Around, Mode};
 use pond_sandbox::record::{Live, Made};
 use pond_sandbox::state::StateDir;
 use pond_seal::Digest;
+use pond_seal::key::SigningKey;
 use pond_seal::result as said;
 use pond_seal::statement::Statement;
 use pond_wire::contract;
@@ -74,8 +75,6 @@ pub(super) struct Facts<'a> {
     pub(super) network: &'a NetworkSummary,
     pub(super) around: Around,
     pub(super) groups: Mode,
-    /// The text of `policy.json`.
-    pub(super) held_to: &'a [u8],
     pub(super) directory: &'a Path,
 }
 
@@ -89,8 +88,26 @@ struct HeldTo<'a> {
     ceiling_microcents: Option<u64>,
 }
 
-/// The text of `policy.json`, while the plan of the network is still there.
-pub(super) fn held_to(request: &Request<'_>) -> anyhow::Result<Vec<u8>> {
+/// What can be made ready before the job ends, so that nobody waits for it afterwards.
+pub(super) struct Prepared {
+    key: SigningKey,
+    policy: said::FileDigest,
+}
+
+/// A failed step, and why.
+pub(super) type Failed = (Unsigned, anyhow::Error);
+
+/// Writes `policy.json`, while the plan of the network is still there, and fetches the key.
+pub(super) fn prepare(request: &Request<'_>, run: &Path, state: &StateDir) -> Result<Prepared, Failed> {
+    let key = store::signing_key(state).map_err(|fault| (Unsigned::SigningKey, fault))?;
+    let written = held_to(request).and_then(|text| {
+        write(&run.join(POLICY), &text)?;
+        Ok(said::FileDigest { sha256: Digest::of(&text), bytes: u64::try_from(text.len())? })
+    });
+    Ok(Prepared { key, policy: written.map_err(|fault| (Unsigned::StatementFacts, fault))? })
+}
+
+fn held_to(request: &Request<'_>) -> anyhow::Result<Vec<u8>> {
     let way_out = request.way_out.borrow();
     let broker = way_out.as_ref().and_then(|(_, model)| Some(&model.as_ref()?.order));
     let held = HeldTo {
@@ -105,18 +122,17 @@ pub(super) fn held_to(request: &Request<'_>) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Writes and signs the statement; the summary says what came of it.
-pub(super) fn state(facts: &Facts<'_>, state: &StateDir) -> StatementSummary {
-    match sign(facts, state) {
+pub(super) fn state(facts: &Facts<'_>, prepared: Result<Prepared, Failed>) -> StatementSummary {
+    match prepared.and_then(|prepared| sign(facts, &prepared)) {
         Ok(signed) => signed,
         Err((code, fault)) => StatementSummary::Unsigned { code, reason: format!("{fault:#}") },
     }
 }
 
-fn sign(facts: &Facts<'_>, state: &StateDir) -> Result<StatementSummary, (Unsigned, anyhow::Error)> {
-    let key = store::signing_key(state).map_err(|fault| (Unsigned::SigningKey, fault))?;
-    let statement = facts.statement().map_err(|fault| (Unsigned::StatementFacts, fault))?;
+fn sign(facts: &Facts<'_>, Prepared { key, policy }: &Prepared) -> Result<StatementSummary, Failed> {
+    let statement = facts.statement(*policy).map_err(|fault| (Unsigned::StatementFacts, fault))?;
     let path = facts.directory.join(STATEMENT);
-    let sealed = statement.sign(&key).map_err(anyhow::Error::from);
+    let sealed = statement.sign(key).map_err(anyhow::Error::from);
     sealed.and_then(|bytes| write(&path, &bytes)).map_err(|fault| (Unsigned::StatementWrite, fault))?;
     let (key_id, subject_sha256) = (key.public().id().to_string(), statement.subject.to_string());
     Ok(StatementSummary::Signed { path, key_id, subject_sha256 })
@@ -129,10 +145,9 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 impl Facts<'_> {
-    fn statement(&self) -> anyhow::Result<Statement> {
+    fn statement(&self, policy: said::FileDigest) -> anyhow::Result<Statement> {
         let Facts { request, ended, verdict, .. } = self;
-        write(&self.directory.join(POLICY), self.held_to)?;
-        let said::FileDigest { sha256, bytes } = self.file(POLICY)?;
+        let said::FileDigest { sha256, bytes } = policy;
         let profile = request.policy.profile().name().to_owned();
         let usage = &ended.over.usage;
         let result = said::RunResult {
