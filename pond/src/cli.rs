@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use pond_sandbox::native::Launcher;
 
 use crate::apply_cmd::ApplyArgs;
@@ -13,11 +13,13 @@ use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
+use crate::proof::key_cmd::{self, Key};
 use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
-use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, rules_cmd, run, runs};
+use crate::verify::VerifyArgs;
+use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, rules_cmd, run, runs, verify};
 
 #[derive(Debug, Parser)]
 #[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
@@ -35,6 +37,10 @@ enum Command {
     Allow(AllowArgs),
     Deny(DenyArgs),
     Gc(GcArgs),
+    Verify(VerifyArgs),
+    /// The key this machine signs its runs with.
+    #[command(subcommand)]
+    Key(Key),
     Attack(AttackArgs),
     Doctor(DoctorArgs),
     /// The sandbox contract: profiles, and what a block means.
@@ -70,8 +76,18 @@ enum Policy {
     },
     /// Decide a sandbox block as dispatch would, or as a worker would.
     Resolve(Resolve),
-    /// The JSON Schema of the run document.
-    Schema,
+    /// The JSON Schema of a document.
+    Schema {
+        /// The run document, or what a signed statement says about a run.
+        #[arg(value_enum, default_value = "run")]
+        of: SchemaOf,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SchemaOf {
+    Run,
+    RunResult,
 }
 
 #[derive(Debug, Args)]
@@ -120,11 +136,13 @@ pub(crate) fn any() -> ExitCode {
         Command::Allow(args) => rules_cmd::allow(args),
         Command::Deny(args) => rules_cmd::deny(args),
         Command::Gc(args) => runs::gc::main(&args),
+        Command::Verify(args) => verify::main(&args),
+        Command::Key(key) => key_cmd::main(&key),
         Command::Attack(args) => attack::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Policy(Policy::Profiles { json }) => policy_cmd::profiles(json),
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
-        Command::Policy(Policy::Schema) => policy_cmd::schema(),
+        Command::Policy(Policy::Schema { of }) => policy_cmd::schema(of),
         Command::Preflight(args) => preflight_cmd::preflight(&args),
         Command::Host(host) => host_cmd::main(&host),
     }

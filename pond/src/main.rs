@@ -13,10 +13,12 @@ mod operator;
 mod output;
 mod policy_cmd;
 mod preflight_cmd;
+mod proof;
 mod rules_cmd;
 mod run;
 mod runs;
 mod settings;
+mod verify;
 
 use std::ffi::OsStr;
 use std::path::Path;

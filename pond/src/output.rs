@@ -55,7 +55,7 @@ fn faults(refusals: Refusals) -> String {
 }
 
 /// One line, whatever names got into it: what a terminal would obey or reorder is shown by number.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let is_tricky = |c: char| {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

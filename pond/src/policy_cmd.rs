@@ -13,7 +13,7 @@ use pond_policy::settings::Settings;
 use pond_wire::{contract, schema};
 use serde::Serialize;
 
-use crate::cli::Resolve;
+use crate::cli::{Resolve, SchemaOf};
 use crate::{input, output, settings};
 
 #[derive(Serialize)]
@@ -26,8 +26,11 @@ pub(crate) fn profiles(json: bool) -> ExitCode {
     if json { output::json(&Profiles { profiles }) } else { output::lines(&table()) }
 }
 
-pub(crate) fn schema() -> ExitCode {
-    output::json(&schema::run_document())
+pub(crate) fn schema(of: SchemaOf) -> ExitCode {
+    match of {
+        SchemaOf::Run => output::json(&schema::run_document()),
+        SchemaOf::RunResult => output::json(&pond_seal::result::schema()),
+    }
 }
 
 pub(crate) fn resolve(args: &Resolve) -> ExitCode {

@@ -20,9 +20,13 @@ fn artifacts_and_everything_else_land_in_a_new_directory() {
     assert_eq!(summary["result"]["changed"], 1);
     let expected = [
         "artifacts",
+        "changes.json",
         "changes.patch",
         "edit_result.json",
+        "egress.jsonl",
         "manifest.json",
+        "policy.json",
+        "statement.dsse.json",
         "stderr.log",
         "stdout.log",
         "summary.json",

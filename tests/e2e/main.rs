@@ -24,4 +24,5 @@ mod stalled;
 mod support;
 mod terminal;
 mod tmux;
+mod verify;
 mod visitor;

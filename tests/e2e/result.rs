@@ -34,12 +34,14 @@ fn a_result_over_a_cap_costs_the_result_and_not_the_run() {
     );
     assert!(done.stderr.contains("to get one: ") && done.stderr.contains("--artifact"), "{done:?}");
     let runs = world.state().join("runs");
-    let run = runs.join(names(&runs).pop_first().unwrap());
-    let left = names(&run);
+    let name = names(&runs).pop_first().unwrap();
+    let left = names(&runs.join(&name));
     assert!(
         left.contains("stdout.log") && !left.contains("objects") && !left.contains("manifest.json"),
         "{left:?}"
     );
+    let verified = world.run(&["verify", &name]);
+    assert!(verified.code == 0 && verified.stdout.contains("output not collected"), "{verified:?}");
 }
 
 /// A checkout that was built before has its build output in it: git does not know those files, so they are no result.

@@ -10,7 +10,10 @@ use crate::run::Invocation;
 use crate::tidy;
 
 /// File, and the arguments with which `pond` prints it.
-const GENERATED: [(&str, &[&str]); 1] = [("docs/schema/run.schema.json", &["policy", "schema"])];
+const GENERATED: [(&str, &[&str]); 2] = [
+    ("docs/schema/run.schema.json", &["policy", "schema"]),
+    ("docs/schema/run-result.v1.schema.json", &["policy", "schema", "run-result"]),
+];
 
 /// Whether every file now holds what would be generated.
 pub(crate) fn run(root: &Path, check: bool) -> Result<bool> {

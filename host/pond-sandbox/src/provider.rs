@@ -6,7 +6,7 @@ use pond_policy::backend::Backend;
 use pond_policy::sandbox::SandboxPolicy;
 
 use crate::container::{Container, ContainerFault, EngineSettings};
-use crate::native::cgroup::Around;
+use crate::native::cgroup::{Around, Mode};
 use crate::native::{Begun, Job, LaunchFault, Native, NativeFault, Running};
 use crate::record::{JobName, Live, RecordFault};
 use crate::state::StateDir;
@@ -53,6 +53,14 @@ impl Provider {
         match self {
             Self::Native(native) => native.around(),
             Self::Container(_) => Around::default(),
+        }
+    }
+
+    /// Which kind of control groups jobs get; an engine makes its own.
+    pub fn groups(&self) -> Option<Mode> {
+        match self {
+            Self::Native(native) => Some(native.groups()),
+            Self::Container(_) => None,
         }
     }
 

@@ -71,6 +71,11 @@ impl StateDir {
         self.root.join("live")
     }
 
+    /// What this machine signs its runs with.
+    pub fn signing_key(&self) -> PathBuf {
+        self.root.join("signing-key.pem")
+    }
+
     /// One line per command that was asked for.
     pub fn audit(&self) -> PathBuf {
         self.root.join("audit.jsonl")

@@ -7,7 +7,9 @@
 mod above;
 mod artifact;
 mod change;
+mod compare;
 mod flag;
+mod head;
 mod ignored;
 mod manifest;
 mod meanwhile;
@@ -31,7 +33,9 @@ pub use above::Above;
 pub use artifact::{ArtifactFault, Artifacts, copy_artifacts};
 pub use caps::{Cap, Caps};
 pub use change::{Change, Delta, Leaf, Mode, Reason, Rejected};
+pub use compare::{Side, differing, digest_before, empty_manifest, not_stored};
 pub use flag::{Category, Flag};
+pub use head::head_commit;
 pub use ignored::{Ignored, LeftOut};
 pub use meanwhile::changed_since;
 pub use overlay::OverlayXattrs;
@@ -163,7 +167,10 @@ fn collect_parts(
     let mut output: Vec<&Change> = found.changes.iter().chain(&found.artifacts).collect();
     output.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     let manifest_sha256 = create(run, MANIFEST)
-        .and_then(|file| manifest::write(output.into_iter(), io::BufWriter::new(file)))
+        .and_then(|file| {
+            let entries = output.iter().map(|change| (&change.path, change.delta.result()));
+            manifest::write(entries, io::BufWriter::new(file))
+        })
         .map_err(stored)?;
     let edit_result = artifact::take_edit_result(&mut found, &store).map_err(stored)?;
     let flagged = flag::flags(&found.changes, |change| leads(change, &store)).map_err(stored)?;

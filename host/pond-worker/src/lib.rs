@@ -19,12 +19,12 @@ pub mod supervise;
 pub mod terminal;
 
 mod beneath;
-mod digest;
 mod fault;
 mod object;
 mod utf8;
 
-pub use digest::Digest;
+pub use pond_seal::Digest;
+use pond_seal::digest;
 
 #[cfg(test)]
 mod testkit;

@@ -84,6 +84,8 @@ pub struct Ended {
     pub stop: Option<Stop>,
     pub elapsed: Duration,
     pub output_bytes: u64,
+    /// Streams of which something was not handed on.
+    pub cut: Vec<Stream>,
 }
 
 /// Runs until the job and everything it started are gone. `sink` gets every piece of output in order, per stream, and must not
@@ -115,6 +117,7 @@ pub fn supervise(
         started,
         stopped: None,
         output_bytes: 0,
+        cut: Vec::new(),
     };
     let ending = loop {
         if let Some(ending) = watch.turn(wiring.interrupt)? {
@@ -123,8 +126,9 @@ pub fn supervise(
     };
     watch.drain()?;
     let elapsed = started.elapsed();
-    let over = watch.running.finish(ending)?;
-    Ok(Ended { over, stop: watch.stopped.map(|(stop, _)| stop), elapsed, output_bytes: watch.output_bytes })
+    let Watch { stopped, output_bytes, cut, running, .. } = watch;
+    let over = running.finish(ending)?;
+    Ok(Ended { over, stop: stopped.map(|(stop, _)| stop), elapsed, output_bytes, cut })
 }
 
 struct Watch<'a, S> {
@@ -139,6 +143,7 @@ struct Watch<'a, S> {
     started: Instant,
     stopped: Option<(Stop, Instant)>,
     output_bytes: u64,
+    cut: Vec<Stream>,
 }
 
 /// What became ready in one wait.
@@ -290,6 +295,9 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<String>> Watch<'_, S> {
         let answers =
             (self.sink)(stream, piece.get(..kept).unwrap_or_default()).map_err(SuperviseFault::Sink)?;
         self.feeder.answer(&answers);
+        if kept < length && !self.cut.contains(&stream) {
+            self.cut.push(stream);
+        }
         if kept < length && self.stopped.is_none() {
             self.stop(Stop::TooMuchOutput)?;
         }

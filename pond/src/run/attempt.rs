@@ -15,7 +15,7 @@ use pond_sandbox::native::{Begun, Job, abandon, sweep};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::{Console, HomeFile};
-use pond_worker::collect::{Above, Ignored, Wanted};
+use pond_worker::collect::{Above, Ignored, Wanted, head_commit};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
@@ -25,6 +25,7 @@ use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
 use super::outlet::{Delivered, Patience};
 use super::sink::Sinks;
+use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
@@ -76,6 +77,7 @@ struct Told {
     base: BaseSummary,
     result: Output,
     network: NetworkSummary,
+    statement: StatementSummary,
     findings: Vec<Finding>,
 }
 
@@ -102,6 +104,7 @@ impl Attempt<'_> {
             true => Base::snapshot(self.checkout, &directory)?,
             false => Base::live(self.checkout),
         };
+        let prepared = statement::prepare(self.request, &directory, provider.state());
         let Seen { mut ended, shown, network } = self.watch(provider, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended);
         let room = Room::of(&ended);
@@ -115,12 +118,29 @@ impl Attempt<'_> {
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored, artifacts: declared };
         let above = Above::find(self.checkout.as_fd());
+        let head = head_commit(base.checkout().as_fd(), above.as_ref());
         let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
+        let around = provider.around();
+        let facts = Facts {
+            request: self.request,
+            record: self.record,
+            started: self.started,
+            ended: &ended,
+            verdict: &verdict,
+            gathered: &gathered,
+            base: &base,
+            head,
+            network: &network,
+            around,
+            groups: provider.groups(),
+            directory: &directory,
+        };
+        let statement = statement::state(&facts, prepared);
         let result = gathered.summary(&directory, artifacts);
-        let told = Told { shown, base, result, network, findings };
-        let summary = self.summarise(&ended, provider.around(), verdict, told, directory);
+        let told = Told { shown, base, result, network, statement, findings };
+        let summary = self.summarise(&ended, around, verdict, told, directory);
         self.keep(&summary, out.as_mut())?;
         Ok(summary)
     }
@@ -220,6 +240,7 @@ impl Attempt<'_> {
             result: told.result,
             network: told.network,
             isolation: ended.over.isolation.clone(),
+            statement: told.statement,
             directory,
         }
     }

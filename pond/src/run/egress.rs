@@ -79,6 +79,17 @@ enum Outside {
     Internet { deny: Vec<String> },
 }
 
+impl Outside {
+    fn reach(&self) -> Option<Reach> {
+        match self {
+            Self::Nothing => None,
+            Self::Broker => Some(Reach::BrokerOnly),
+            Self::Listed(rules) => Some(rules.reach()),
+            Self::Internet { deny } => Some(Reach::Internet { deny: deny.clone() }),
+        }
+    }
+}
+
 /// What decides where a run may go.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -86,6 +97,13 @@ pub(super) struct Plan {
     pub(super) doors: Vec<Door>,
     /// What leads the job's tools to the doors.
     pub(super) env: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// What the gateway will be told, if there is one.
+    pub(super) fn reach(&self) -> Option<Reach> {
+        self.outside.reach()
+    }
 }
 
 /// Decides what the posture, the operator's file and the flags let out.
@@ -130,11 +148,10 @@ pub(super) fn start(
     run: &Path,
 ) -> anyhow::Result<Option<WayOut>> {
     let Plan { outside, doors, .. } = plan;
-    let (reach, counter) = match outside {
-        Outside::Nothing => return Ok(None),
-        Outside::Broker => (Reach::BrokerOnly, None),
-        Outside::Listed(rules) => (rules.reach(), Some((rules, Desk::open(run)?))),
-        Outside::Internet { deny } => (Reach::Internet { deny }, None),
+    let Some(reach) = outside.reach() else { return Ok(None) };
+    let counter = match outside {
+        Outside::Listed(rules) => Some((rules, Desk::open(run)?)),
+        Outside::Nothing | Outside::Broker | Outside::Internet { .. } => None,
     };
     let identity = rustix::process::geteuid().is_root().then(|| {
         let own = FIRST_ID + std::process::id();

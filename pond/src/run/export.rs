@@ -17,9 +17,21 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::gather::ArtifactSummary;
 use super::summary::Summary;
+use crate::proof::{CHANGES, EGRESS, MANIFEST, PATCH, POLICY, STATEMENT};
 
 const ARTIFACTS: &str = "artifacts";
-const KEPT: [&str; 5] = ["changes.patch", "manifest.json", "edit_result.json", "stdout.log", "stderr.log"];
+const KEPT: [&str; 10] = [
+    CHANGES,
+    PATCH,
+    MANIFEST,
+    POLICY,
+    EGRESS,
+    STATEMENT,
+    "edit_result.json",
+    "stdout.log",
+    "stderr.log",
+    "terminal.log",
+];
 
 /// Paths below the checkout, as a person writes them.
 pub(super) fn declared(paths: &[OsString]) -> anyhow::Result<Vec<RelPath>> {

@@ -19,6 +19,7 @@ mod record;
 mod rules;
 mod shortage;
 mod sink;
+mod statement;
 mod summary;
 mod terminal;
 mod traffic;

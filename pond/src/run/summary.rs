@@ -11,6 +11,7 @@ use super::base::BaseSummary;
 use super::finding::Finding;
 use super::gather::{Output, ResultSummary};
 use super::outlet::Delivered;
+use super::statement::StatementSummary;
 use super::traffic::NetworkSummary;
 use super::verdict::Verdict;
 
@@ -40,6 +41,7 @@ pub(crate) struct Summary {
     pub(crate) network: NetworkSummary,
     /// What was seen of a container's kernel before the job began.
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) statement: StatementSummary,
     pub(crate) directory: PathBuf,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct Summary {
 pub(crate) struct Allowed {
     asked: u64,
     /// Smaller where a control group around pond allows less.
-    effective: u64,
+    pub(super) effective: u64,
 }
 
 impl Allowed {
@@ -118,6 +120,12 @@ impl Summary {
             Output::NotCollected { reason, advice } => {
                 line(&mut text, &format!("result not collected: {reason}"));
                 line(&mut text, &format!("to get one: {advice}"));
+            }
+        }
+        match &self.statement {
+            StatementSummary::Signed { .. } => {}
+            StatementSummary::Unsigned { code, reason } => {
+                line(&mut text, &format!("this run is not signed [{}]: {reason}", code.code()));
             }
         }
         text

@@ -1,17 +1,66 @@
 //! Independent programs that judge our files, in throwaway environments below `target/oracles`.
 //! An oracle shares no code with pond, so a mistake has to be made twice to pass.
 
+use std::fs;
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::Shop;
 
 /// From PyPI, at versions that were seen to work.
-const PYPI: [&str; 2] = ["jsonschema==4.26.0", "PyYAML==6.0.3"];
+const PYPI: [&str; 5] = [
+    "cryptography==50.0.2",
+    "in-toto-attestation==0.9.3",
+    "jsonschema==4.26.0",
+    "PyYAML==6.0.3",
+    "securesystemslib==1.6.0",
+];
+/// From npm, likewise.
+const NPM: [&str; 2] = ["@sigstore/bundle@5.0.0", "@sigstore/verify@4.1.2"];
 
-/// Scripts, run from the repository root.
+/// Judges of the repository's own files, run from its root.
 const JUDGES: [&str; 1] = ["xtask/oracles/run_schema.py"];
 
 pub(super) fn run(shop: &Shop) -> Result<()> {
+    let python = python(shop)?;
+    JUDGES.iter().try_for_each(|judge| shop.step(shop.command(&[&python, judge])))
+}
+
+/// Runs pond once, and has verifiers that are not ours judge what it signed.
+pub(super) fn proof(shop: &Shop) -> Result<()> {
+    let python = python(shop)?;
+    let modules = shop.target.join("oracles/npm");
+    fs::create_dir_all(&modules)?;
+    let npm = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"];
+    shop.step(shop.command(&[&npm[..], &[&modules.to_string_lossy()], &NPM[..]].concat()))?;
+
+    let place = shop.target.join("oracles/proof");
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    fs::create_dir_all(place.join("project"))?;
+    let (out, key) = (place.join("out"), place.join("key.pem"));
+    let pond = |words: &[&str]| {
+        let cargo = ["cargo", "run", "--quiet", "--release", "--package", "pond", "--"];
+        let state = place.join("state");
+        shop.command(&[&cargo, words].concat()).env("POND_STATE_DIR", &state.to_string_lossy())
+    };
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let (project, results) = (text(&place.join("project")), text(&out));
+    let script = "echo out; echo err >&2; echo made > made";
+    shop.step(pond(&["run", "--checkout", &project, "--out", &results, "--", "sh", "-c", script]))?;
+    let shown = pond(&["key", "show"]).capture()?;
+    let pem = shown.find("-----BEGIN").and_then(|start| shown.get(start..)).unwrap_or_default();
+    fs::write(&key, pem)?;
+    shop.step(pond(&["verify", &results, "--key", &text(&key)]))?;
+    shop.step(shop.command(&[&python, "xtask/oracles/statement.py", &results, &text(&key)]))?;
+    let judge = "xtask/oracles/statement.mjs";
+    shop.step(shop.command(&["node", judge, &text(&modules), &results, &text(&key)]))
+}
+
+/// The interpreter of an environment that has every package.
+fn python(shop: &Shop) -> Result<String> {
     let environment = shop.target.join("oracles/pypi");
     let folder = environment.to_string_lossy();
     let python = format!("{folder}/bin/python");
@@ -20,5 +69,5 @@ pub(super) fn run(shop: &Shop) -> Result<()> {
     }
     let pip = [&python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     shop.step(shop.command(&[&pip[..], &PYPI[..]].concat()))?;
-    JUDGES.iter().try_for_each(|judge| shop.step(shop.command(&[&python, judge])))
+    Ok(python)
 }

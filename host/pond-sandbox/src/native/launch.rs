@@ -10,7 +10,7 @@ use pond_wire::jail::{Console, Door, HomeFile, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits};
+use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, Mode};
 use super::ids::{self, IdRange, IdsFault};
 use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
@@ -110,6 +110,11 @@ impl Native {
     /// What the control groups around those of jobs leave them.
     pub fn around(&self) -> Around {
         self.cgroups.around()
+    }
+
+    /// Which kind of control groups jobs get.
+    pub fn groups(&self) -> Mode {
+        self.cgroups.mode()
     }
 
     pub fn state(&self) -> &StateDir {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::change::{Change, Mode};
+use super::change::{Leaf, Mode};
 use crate::digest::{Digest, Hashing};
 use crate::path::RelPath;
 
@@ -17,24 +17,26 @@ enum Entry<'a> {
     Deleted { path: &'a RelPath, deleted: bool },
 }
 
-/// Writes the manifest of sorted changes and returns its digest.
-pub(super) fn write<'a>(changes: impl Iterator<Item = &'a Change>, out: impl Write) -> io::Result<Digest> {
+/// Writes the manifest of sorted paths, each with what it holds, and returns its digest.
+pub(super) fn write<'a>(
+    entries: impl Iterator<Item = (&'a RelPath, Option<Leaf>)>,
+    out: impl Write,
+) -> io::Result<Digest> {
     let mut out = Hashing::new(out);
     out.write_all(b"{\"format\":\"pond-manifest-1\",\"entries\":[")?;
     let mut separator = "\n";
-    for change in changes {
+    for (path, leaf) in entries {
         out.write_all(separator.as_bytes())?;
-        serde_json::to_writer(&mut out, &entry(change))?;
+        serde_json::to_writer(&mut out, &entry(path, leaf))?;
         separator = ",\n";
     }
     out.write_all(b"\n]}\n")?;
     out.finish()
 }
 
-fn entry(change: &Change) -> Entry<'_> {
-    let path = &change.path;
-    match change.delta.result() {
-        Some(new) => Entry::Present { path, mode: new.mode, size: new.size, sha256: new.sha256 },
+fn entry(path: &RelPath, leaf: Option<Leaf>) -> Entry<'_> {
+    match leaf {
+        Some(Leaf { mode, size, sha256 }) => Entry::Present { path, mode, size, sha256 },
         None => Entry::Deleted { path, deleted: true },
     }
 }
@@ -42,18 +44,14 @@ fn entry(change: &Change) -> Entry<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::change::{Delta, Leaf};
 
     #[test]
     fn one_spelling_hostile_names_included() {
         let leaf = Leaf { mode: Mode::Executable, size: 3, sha256: Digest::of(b"abc") };
         let path = |bytes: &[u8]| RelPath::from_bytes(bytes).unwrap();
-        let changes = [
-            Change { path: path(b"a\n\"\x1b"), delta: Delta::Added { new: leaf } },
-            Change { path: path(b"gone"), delta: Delta::Deleted { base: leaf } },
-        ];
+        let (present, gone) = (path(b"a\n\"\x1b"), path(b"gone"));
         let mut bytes = Vec::new();
-        let digest = write(changes.iter(), &mut bytes).unwrap();
+        let digest = write([(&present, Some(leaf)), (&gone, None)].into_iter(), &mut bytes).unwrap();
         let expected = concat!(
             "{\"format\":\"pond-manifest-1\",\"entries\":[\n",
             r#"{"path":"\"a\\n\\\"\\033\"","mode":"100755","size":3,"#,

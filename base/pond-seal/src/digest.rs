@@ -1,8 +1,10 @@
 //! A SHA-256 digest as a value: compared as bytes, written as 64 lower-case hexadecimal digits.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
@@ -22,11 +24,32 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())
     }
+
+    /// The digest of everything `source` yields, and how much that was.
+    pub fn of_reader(source: &mut impl Read) -> io::Result<(Self, u64)> {
+        let mut state = Hashing::new(io::sink());
+        let bytes = io::copy(source, &mut state)?;
+        Ok((state.finish()?, bytes))
+    }
+}
+
+impl JsonSchema for Digest {
+    fn schema_name() -> Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A SHA-256 in lower-case hexadecimal.",
+            "pattern": "^[0-9a-f]{64}$",
+        })
+    }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&to_hex(&self.0))
     }
 }
 
@@ -46,39 +69,49 @@ impl TryFrom<String> for Digest {
     type Error = NotADigest;
 
     fn try_from(text: String) -> Result<Self, NotADigest> {
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if pairs.len() != 32 || !rest.is_empty() {
-            return Err(NotADigest);
-        }
-        let mut bytes = [0; 32];
-        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = nibble(high)? << 4 | nibble(low)?;
-        }
-        Ok(Self(bytes))
+        from_hex(&text).map(Self).ok_or(NotADigest)
     }
 }
 
-fn nibble(digit: u8) -> Result<u8, NotADigest> {
+/// 32 bytes in lower-case hexadecimal.
+pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != 32 || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = nibble(high)? << 4 | nibble(low)?;
+    }
+    Some(bytes)
+}
+
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn nibble(digit: u8) -> Option<u8> {
     match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        _ => Err(NotADigest),
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
     }
 }
 
 /// Computes a digest of everything written through it.
 #[derive(Debug)]
-pub(crate) struct Hashing<W> {
+pub struct Hashing<W> {
     inner: W,
     state: sha2::Sha256,
 }
 
 impl<W: Write> Hashing<W> {
-    pub(crate) fn new(inner: W) -> Self {
+    pub fn new(inner: W) -> Self {
         Self { inner, state: sha2::Sha256::new() }
     }
 
-    pub(crate) fn finish(mut self) -> io::Result<Digest> {
+    /// Flushes what is beneath, and says what it got.
+    pub fn finish(mut self) -> io::Result<Digest> {
         self.inner.flush()?;
         Ok(Digest(self.state.finalize().into()))
     }

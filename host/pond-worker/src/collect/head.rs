@@ -1,0 +1,84 @@
+//! The commit that a checkout's HEAD names, for the record. Read from files of a hostile tree: by descriptor, regular, within a
+//! size, never through a link. Whatever is unusual (a linked worktree, a damaged reference) is no commit rather than a guess.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::FileType;
+
+use super::above::Above;
+use crate::beneath;
+
+const MOST_REFERENCE: u64 = 4 << 10;
+const MOST_PACKED: u64 = 4 << 20;
+
+/// In hexadecimal, of either length git has.
+pub fn head_commit(checkout: BorrowedFd<'_>, above: Option<&Above>) -> Option<String> {
+    let top = above.map_or(checkout, Above::top);
+    let head = text(top, ".git/HEAD", MOST_REFERENCE)?;
+    let Some(name) = head.strip_prefix("ref: ").map(str::trim_end) else { return commit(head.trim_end()) };
+    if !name.starts_with("refs/") || name.contains("..") {
+        return None;
+    }
+    match text(top, &format!(".git/{name}"), MOST_REFERENCE) {
+        Some(loose) => commit(loose.trim_end()),
+        None => packed(&text(top, ".git/packed-refs", MOST_PACKED)?, name),
+    }
+}
+
+fn packed(table: &str, wanted: &str) -> Option<String> {
+    let found = table.lines().find_map(|line| line.split_once(' ').filter(|(_, name)| *name == wanted));
+    commit(found?.0)
+}
+
+fn commit(text: &str) -> Option<String> {
+    let plain = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    (matches!(text.len(), 40 | 64) && text.bytes().all(plain)).then(|| text.to_owned())
+}
+
+fn text(top: BorrowedFd<'_>, path: &str, most: u64) -> Option<String> {
+    let stat = rustix::fs::fstat(beneath::open_handle(top, path.as_bytes()).ok()?).ok()?;
+    if beneath::kind(&stat) != FileType::RegularFile || beneath::size(&stat) > most {
+        return None;
+    }
+    let mut text = String::new();
+    File::from(beneath::open_file(top, path.as_bytes()).ok()?).take(most).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    const ONE: &str = "0123456789abcdef0123456789abcdef01234567";
+    const TWO: &str = "fedcba9876543210fedcba9876543210fedcba98";
+
+    #[test]
+    fn loose_packed_and_detached_heads_are_found_and_nothing_else() {
+        let tree = tempfile::tempdir().unwrap();
+        let git = tree.path().join(".git");
+        std::fs::create_dir_all(git.join("refs/heads")).unwrap();
+        let fd = File::open(tree.path()).unwrap();
+        let put = |name: &str, text: &str| std::fs::write(git.join(name), text).unwrap();
+        let head = || head_commit(fd.as_fd(), None);
+        assert_eq!(head(), None);
+        put("HEAD", "ref: refs/heads/main\n");
+        assert_eq!(head(), None);
+        put("packed-refs", &format!("# pack-refs\n{TWO} refs/heads/mainly\n{ONE} refs/heads/main\n"));
+        assert_eq!(head().as_deref(), Some(ONE));
+        put("refs/heads/main", &format!("{TWO}\n"));
+        assert_eq!(head().as_deref(), Some(TWO));
+        put("HEAD", &format!("{ONE}\n"));
+        assert_eq!(head().as_deref(), Some(ONE));
+        for hostile in ["ref: refs/../../secret\n", "ref: /etc/passwd\n", "not a commit\n", ""] {
+            put("HEAD", hostile);
+            assert_eq!(head(), None, "{hostile}");
+        }
+        std::fs::remove_file(git.join("HEAD")).unwrap();
+        std::os::unix::fs::symlink("refs/heads/main", git.join("HEAD")).unwrap();
+        assert_eq!(head(), None);
+    }
+}

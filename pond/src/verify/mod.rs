@@ -1,0 +1,143 @@
+//! `pond verify`: checks a signed statement and the files it names, offline, one line per check.
+//!
+//! The envelope, its files and any tree named are hostile. Nothing of the statement is read before its signature held, no file
+//! is parsed before its digest was compared, and a file that the statement names and that is not there is a failure.
+
+mod check;
+mod files;
+mod trees;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use pond_seal::envelope::{Envelope, EnvelopeFault, MOST_BYTES};
+use pond_seal::key::PublicKey;
+use pond_seal::statement::{Statement, StatementFault};
+use pond_worker::collect::Side;
+
+use check::{Checks, Failure, Report};
+use files::Beside;
+
+use crate::proof::{STATEMENT, regular, store};
+use crate::runs::{self, RunInfo};
+use crate::{output, settings};
+
+const MOST_KEY_BYTES: u64 = 4096;
+
+/// Check the signed statement of a run, and that the files it names are the ones it was made about. Needs no network.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 everything holds; 125 something does not, or could not be checked.")]
+pub(crate) struct VerifyArgs {
+    /// The statement's file, a directory with one in it, or the name of a run of this machine.
+    #[arg(value_name = "FILE|RUN")]
+    statement: PathBuf,
+    /// The public key to trust, as a PEM file or in hexadecimal; without it, this machine's own.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// A tree that must hold, at every path the run changed, what the job found there.
+    #[arg(long, value_name = "DIR")]
+    input: Option<PathBuf>,
+    /// A tree that must hold, at every path the run changed, what the job left there.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Check the envelope and the statement alone, and none of the files it names.
+    #[arg(long, conflicts_with_all = ["input", "output"])]
+    alone: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a statement lies, and what else is known there.
+struct Found {
+    file: PathBuf,
+    directory: PathBuf,
+    /// The run it must be about, if it was asked for by name.
+    run: Option<RunInfo>,
+}
+
+pub(crate) fn main(args: &VerifyArgs) -> ExitCode {
+    match verify(args) {
+        Ok(report) => report.print(args.json),
+        Err(fault) => output::failed(&fault, args.json),
+    }
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
+    let found = find(&args.statement)?;
+    let key = trusted(args.key.as_deref())?;
+    let bytes = read(&found.file, u64::try_from(MOST_BYTES)?)?;
+    let mut checks = Checks::default();
+    let statement = statement(&bytes, &key, &mut checks);
+    if let Some(statement) = &statement
+        && !args.alone
+    {
+        let beside = Beside { directory: &found.directory, statement };
+        beside.check(found.run.as_ref(), &mut checks);
+        let sides = [(Side::Before, &args.input), (Side::After, &args.output)];
+        for (side, tree) in sides {
+            if let Some(tree) = tree {
+                trees::check(&beside, side, tree, &mut checks);
+            }
+        }
+    }
+    Ok(Report::new(&found.file, &key, statement.as_ref(), args.alone, checks))
+}
+
+/// Envelope and statement, each check only if the one before it held.
+fn statement(bytes: &[u8], key: &PublicKey, checks: &mut Checks) -> Option<Statement> {
+    let sealed = |fault: &EnvelopeFault| Failure::of(fault.code(), fault);
+    let envelope = checks.step("envelope parses", Envelope::parse(bytes).map_err(|fault| sealed(&fault)))?;
+    checks.step("payload type", envelope.check_type().map_err(|fault| sealed(&fault)))?;
+    checks.step("key is the trusted one", envelope.check_key(key).map_err(|fault| sealed(&fault)))?;
+    let verified = checks.step("signature", envelope.verify(key).map_err(|fault| sealed(&fault)))?;
+    let decoded =
+        Statement::decode(&verified).map_err(|fault: StatementFault| Failure::of(fault.code(), &fault));
+    checks.step("statement, its type and its version", decoded)
+}
+
+fn find(named: &Path) -> anyhow::Result<Found> {
+    let directory = |file: &Path| match file.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    if named.is_dir() {
+        return Ok(Found { file: named.join(STATEMENT), directory: named.to_owned(), run: None });
+    }
+    if named.symlink_metadata().is_ok() {
+        return Ok(Found { file: named.to_owned(), directory: directory(named), run: None });
+    }
+    let text = named.to_str().context("neither a file nor a run has this name")?;
+    let (info, directory) = runs::named(&runs::state()?, text)
+        .with_context(|| format!("{text} is no file here and no run of this machine"))?;
+    Ok(Found { file: directory.join(STATEMENT), directory, run: Some(info) })
+}
+
+/// The key somebody named, or this machine's own.
+fn trusted(named: Option<&str>) -> anyhow::Result<PublicKey> {
+    let Some(named) = named else {
+        let place = settings::state_dir().context("no place for pond's state; name a key with --key")?;
+        if !place.is_dir() {
+            bail!("this machine has not signed anything; name a key with --key");
+        }
+        let own = store::existing(&runs::state()?)?;
+        return own.map(|key| key.public()).context("this machine has no key; name one with --key");
+    };
+    let text = match PublicKey::parse(named) {
+        Ok(key) => return Ok(key),
+        Err(_not_text) => String::from_utf8(read(Path::new(named), MOST_KEY_BYTES)?),
+    };
+    let text = text.with_context(|| format!("the key {named} is not text"))?;
+    PublicKey::parse(&text).with_context(|| format!("the key {named}"))
+}
+
+/// One byte more than may be read is enough to be refused.
+fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
+    let reading = || format!("reading {}", path.display());
+    let mut bytes = Vec::new();
+    regular(path).with_context(reading)?.take(most + 1).read_to_end(&mut bytes).with_context(reading)?;
+    Ok(bytes)
+}
