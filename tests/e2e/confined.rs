@@ -6,7 +6,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use crate::support::{World, names};
+use crate::support::{Done, World, names};
+
+/// The caller's mask is nobody else's: what pond makes for the job the job can see.
+#[test]
+fn a_caller_with_a_strict_umask_runs_jobs_as_well() {
+    let world = World::new();
+    let line = "umask 077; exec timeout 60 \"$0\" run -q -- sh -c 'umask; cat /etc/hosts > /dev/null && touch /tmp/t made && ls'";
+    assert_eq!(
+        world.host_shell(line),
+        Done { code: 0, stdout: "0022\nmade\n".to_owned(), stderr: String::new() }
+    );
+}
 
 #[test]
 fn the_job_works_on_a_copy_and_the_project_is_untouched() {

@@ -103,6 +103,8 @@ fn scrub() -> Result<OwnedFd, Fault> {
     if rustix::process::geteuid().is_root() {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| Fault::Scrub(errno.into()))?;
     }
+    // Whatever the caller's is: what is made here others must be able to see, and nobody else to write.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::chdir("/").map_err(|errno| Fault::Scrub(errno.into()))?;
     Ok(socket)
 }

@@ -3,9 +3,10 @@
 //! The names are needed from the engine's first look to the container's start. Then the container holds the mounts and the
 //! names go. Everything has a fixed name, so taking it down never walks a tree.
 
+use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use pond_wire::jail::{JailPlan, Report, Step, staged};
@@ -48,7 +49,10 @@ impl Stage {
         let failed = |source| StageFault::Make { path: directory.clone(), source };
         std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
         for (name, content) in staged_files(plan) {
-            std::fs::write(directory.join(name), content).map_err(failed)?;
+            let path = directory.join(name);
+            std::fs::write(&path, content).map_err(failed)?;
+            // The job reads it, whatever the caller's umask is.
+            std::fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(failed)?;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let at = rustix::fs::open(&directory, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
