@@ -60,7 +60,10 @@ fn find(engine: &Engine, name: &str) -> Result<Option<request::Image>, EngineFau
 }
 
 fn checked(image: request::Image, layer: &str, name: String) -> Result<String, ImageFault> {
-    if image.root.layers == [layer] { Ok(image.id) } else { Err(ImageFault::Foreign(name)) }
+    let request::ImageConfig { env, volumes } = image.config.unwrap_or_default();
+    let adds_nothing = env.unwrap_or_default().is_empty() && volumes.unwrap_or_default().is_empty();
+    let is_ours = image.root.layers == [layer] && adds_nothing;
+    if is_ours { Ok(image.id) } else { Err(ImageFault::Foreign(name)) }
 }
 
 /// Where something will be mounted, besides what the plan binds.

@@ -78,6 +78,10 @@ pub enum ContainerFault {
     Stage(#[from] StageFault),
     #[error("spelling a request for the container engine")]
     Request(#[source] serde_json::Error),
+    #[error("the container engine will not hold the job to all its limits: {0}")]
+    Discarded(String),
+    #[error("the container engine gave a container no id that could be one")]
+    NoId,
     #[error("looking at the container's first process")]
     Process(#[source] io::Error),
     #[error("connecting the container's streams")]
@@ -213,7 +217,13 @@ impl Container {
         let body = Body::json(&request).map_err(ContainerFault::Request)?;
         let path = format!("/containers/create?name={}", reap::container_name(job));
         let ask = Ask { what: "creating the container", method: Method::POST, path: &path, body };
-        Ok(self.engine.read::<Created>(ask)?.id)
+        let Created { id, warnings } = self.engine.read(ask)?;
+        if let Some(discarded) = warnings.unwrap_or_default().into_iter().next() {
+            return Err(ContainerFault::Discarded(discarded));
+        }
+        // It becomes part of paths, and tells our processes from others.
+        let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_id { Ok(id) } else { Err(ContainerFault::NoId) }
     }
 
     fn act(&self, what: &'static str, path: &str) -> Result<(), EngineFault> {

@@ -102,6 +102,9 @@ pub(super) struct RestartPolicy {
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Created {
     pub(super) id: String,
+    /// What the engine will not do although it was asked to.
+    #[serde(default)]
+    pub(super) warnings: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -143,6 +146,18 @@ pub(super) struct Image {
     pub(super) id: String,
     #[serde(rename = "RootFS")]
     pub(super) root: Layers,
+    #[serde(default)]
+    pub(super) config: Option<ImageConfig>,
+}
+
+/// What an image would add to a container by itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct ImageConfig {
+    #[serde(default)]
+    pub(super) env: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) volumes: Option<BTreeMap<String, serde_json::Value>>,
 }
 
 #[derive(Debug, Deserialize)]
