@@ -233,3 +233,21 @@ fn clients_need_no_proxy_and_the_record_has_their_names() {
     let expected = [json!(["any", own("plain"), 80]), json!(["any", own("web"), 443])];
     assert_eq!(told, expected, "{record}");
 }
+
+/// A query tells the owner of a domain something, whether or not a connection follows.
+#[test]
+fn names_that_are_only_looked_up_are_in_the_record() {
+    let world = world();
+    let names = [own("plain"), own("plain"), own("web")];
+    let script = "import socket, sys; [socket.gethostbyname(name) for name in sys.argv[1:]]";
+    let mut argv = vec!["/usr/bin/python3", "-c", script];
+    argv.extend(names.iter().map(String::as_str));
+    let done = inside(&world, &argv);
+    assert_eq!(done.code, 0, "{done:?}");
+    let runs: Vec<_> = std::fs::read_dir(world.state().join("runs")).unwrap().flatten().collect();
+    let record = std::fs::read_to_string(runs[0].path().join("egress.jsonl")).unwrap();
+    let events: Vec<Value> = record.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let looked = events.iter().filter_map(|event| Some(event.get("looked")?["host"].clone()));
+    assert_eq!(looked.collect::<Vec<_>>(), [json!(own("plain")), json!(own("web"))], "{record}");
+    assert_eq!(events.last().unwrap()["summary"]["lookups"], 2, "{record}");
+}

@@ -57,13 +57,14 @@ impl Control {
         gateway: &Gateway,
         mut events: mpsc::Receiver<Event>,
     ) -> Result<(), ControlFault> {
+        let mut known = Vec::new();
         let finished = tokio::select! {
             heard = self.listen(gateway) => heard,
-            told = self.report(&mut events) => told,
+            told = self.report(&mut events, &mut known) => told,
             never = tell_floods(gateway) => match never {},
         };
         finished?;
-        self.say_farewell(gateway, &mut events).await
+        self.say_farewell(gateway, &mut events, known).await
     }
 
     /// Obeys commands until the last one.
@@ -95,32 +96,33 @@ impl Control {
         }
     }
 
-    /// Tells the host what happens, all that is known by now in as few packets as it fits.
-    async fn report(&self, events: &mut mpsc::Receiver<Event>) -> Result<(), ControlFault> {
-        let mut known = Vec::new();
-        while events.recv_many(&mut known, QUEUE).await > 0 {
-            self.send_all(&known).await?;
-            known.clear();
+    /// Tells the host what happens, all that is known by now in as few packets as it fits. What was taken from the queue
+    /// and not told yet stays in `known` when this is dropped.
+    async fn report(
+        &self,
+        events: &mut mpsc::Receiver<Event>,
+        known: &mut Vec<Event>,
+    ) -> Result<(), ControlFault> {
+        loop {
+            self.send_all(known).await?;
+            if events.recv_many(known, QUEUE).await == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends them packet by packet; what has been sent is no longer there.
+    async fn send_all(&self, events: &mut Vec<Event>) -> Result<(), ControlFault> {
+        while !events.is_empty() {
+            let (packet, taken) = packed(events)?;
+            self.send_packet(&packet).await?;
+            events.drain(..taken);
         }
         Ok(())
     }
 
-    async fn send_all(&self, events: &[Event]) -> Result<(), ControlFault> {
-        let mut packet = Vec::new();
-        for event in events {
-            let mut line = serde_json::to_vec(event).map_err(ControlFault::Encode)?;
-            debug_assert!(line.len() < MAX_EVENT_BYTES);
-            line.push(b'\n');
-            if packet.len() + line.len() > MAX_EVENT_BYTES {
-                self.send_packet(&std::mem::take(&mut packet)).await?;
-            }
-            packet.append(&mut line);
-        }
-        self.send_packet(&packet).await
-    }
-
-    pub(crate) async fn send(&self, event: &Event) -> Result<(), ControlFault> {
-        self.send_all(std::slice::from_ref(event)).await
+    pub(crate) async fn send(&self, event: Event) -> Result<(), ControlFault> {
+        self.send_all(&mut vec![event]).await
     }
 
     async fn send_packet(&self, packet: &[u8]) -> Result<(), ControlFault> {
@@ -133,6 +135,7 @@ impl Control {
         &self,
         gateway: &Gateway,
         events: &mut mpsc::Receiver<Event>,
+        mut known: Vec<Event>,
     ) -> Result<(), ControlFault> {
         gateway.rules.send_replace(Arc::new(Stance::Ended));
         let quiet = async {
@@ -142,13 +145,29 @@ impl Control {
         };
         tokio::select! {
             _ = tokio::time::timeout(LAST_WORDS, quiet) => {}
-            told = self.report(events) => told?,
+            told = self.report(events, &mut known) => told?,
         }
-        let mut last: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
-        last.extend(gateway.ledger.take_flood());
-        last.extend(gateway.ledger.summary());
-        self.send_all(&last).await
+        known.extend(std::iter::from_fn(|| events.try_recv().ok()));
+        known.extend(gateway.ledger.take_flood());
+        known.extend(gateway.ledger.summary());
+        self.send_all(&mut known).await
     }
+}
+
+/// As many events from the front as one packet holds, and how many those are.
+fn packed(events: &[Event]) -> Result<(Vec<u8>, usize), ControlFault> {
+    let (mut packet, mut taken) = (Vec::new(), 0);
+    for event in events {
+        let mut line = serde_json::to_vec(event).map_err(ControlFault::Encode)?;
+        debug_assert!(line.len() < MAX_EVENT_BYTES);
+        line.push(b'\n');
+        if taken > 0 && packet.len() + line.len() > MAX_EVENT_BYTES {
+            break;
+        }
+        packet.append(&mut line);
+        taken += 1;
+    }
+    Ok((packet, taken))
 }
 
 /// A host that closed its end is gone, whichever call notices.

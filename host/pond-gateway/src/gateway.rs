@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use pond_policy::egress::{
-    Denial, DenialCode, Destination, Host, HostName, Nat64Prefix, Permit, Pinned, Port,
+    Denial, DenialCode, Destination, Host, HostName, Nat64Prefix, Permit, Pinned, Port, translated,
 };
 use pond_wire::gateway::{Door, doors};
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +13,7 @@ use crate::aliases::Aliases;
 use crate::broker::Broker;
 use crate::dial::OwnAddresses;
 use crate::ledger::Ledger;
-use crate::names::Names;
+use crate::names::{Admitted, Names};
 use crate::relay::Pool;
 use crate::resolve::Resolver;
 use crate::stance::Stance;
@@ -50,7 +50,14 @@ impl Gateway {
             Stance::Listed(_) | Stance::Ended => Ok(doors::FRONT),
             Stance::Internet(_) => {
                 let https = Destination { host: Host::Name(name.clone()), port: Port::HTTPS };
-                self.pin(stance.judge(&https)?).await?;
+                let permit = stance.judge(&https)?;
+                if self.names.admit(&permit)? == Admitted::First {
+                    let told = self.ledger.looked_up(name).await;
+                    told.map_err(|gone| {
+                        Denial::at_door(DenialCode::DnsFailed, name.as_str(), gone.to_string())
+                    })?;
+                }
+                self.pin(permit).await?;
                 Ok(self.aliases.give(name))
             }
         }
@@ -59,31 +66,37 @@ impl Gateway {
     /// Exactly one lookup, and a judgement of everything it found.
     pub(crate) async fn pin(&self, permit: Permit) -> Result<Pinned, Denial> {
         let addresses = self.resolver.lookup(&permit).await?;
-        let target = format!("{}:{}", permit.host(), permit.port());
-        let own = self.own.among(&addresses).map_err(|_| {
-            Denial::at_door(DenialCode::DialFailed, &target, "this machine's addresses are not known")
-        })?;
-        self.pin_to(permit, &addresses, &own).await
+        self.pin_to(permit, &addresses).await
     }
 
     /// Judges every address a name has. On a site that hides IPv4 addresses in IPv6 ones, it is those inside that count; when
     /// the site does not say, no IPv6 address is dialled.
-    pub(crate) async fn pin_to(
+    pub(crate) async fn pin_to(&self, permit: Permit, addresses: &[IpAddr]) -> Result<Pinned, Denial> {
+        if let Some(told) = self.nat64 {
+            return self.pin_behind(permit, addresses, &[told]);
+        }
+        if addresses.iter().all(IpAddr::is_ipv4) {
+            return self.pin_behind(permit, addresses, &[]);
+        }
+        match self.resolver.nat64().await {
+            Some(prefixes) => self.pin_behind(permit, addresses, &prefixes),
+            None => self.pin_behind(permit, addresses, &[])?.over_ipv4(),
+        }
+    }
+
+    /// This machine's own addresses are looked for where the packets would go.
+    fn pin_behind(
         &self,
         permit: Permit,
         addresses: &[IpAddr],
-        own: &[IpAddr],
+        prefixes: &[Nat64Prefix],
     ) -> Result<Pinned, Denial> {
-        if let Some(told) = self.nat64 {
-            return permit.pin_behind_nat64(addresses, own, &[told]);
-        }
-        if addresses.iter().all(IpAddr::is_ipv4) {
-            return permit.pin(addresses, own);
-        }
-        match self.resolver.nat64().await {
-            Some(prefixes) => permit.pin_behind_nat64(addresses, own, &prefixes),
-            None => permit.pin(addresses, own)?.over_ipv4(),
-        }
+        let reached: Vec<IpAddr> = addresses.iter().map(|address| translated(*address, prefixes)).collect();
+        let own = self.own.among(&reached).map_err(|_| {
+            let target = format!("{}:{}", permit.host(), permit.port());
+            Denial::at_door(DenialCode::DialFailed, &target, "this machine's addresses are not known")
+        })?;
+        permit.pin_behind_nat64(addresses, &own, prefixes)
     }
 
     /// A client left while its way was being opened. The name may have been looked up by then, so it is in the record.

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pond_policy::egress::Denial;
+use pond_policy::egress::{Denial, HostName};
 use pond_wire::gateway::{
-    Approval, Door, Event, HostTotals, ModelCall, ModelOutcome, Refusal, Refused, Totals, Tunnel,
+    Approval, Door, Event, HostTotals, Lookup, ModelCall, ModelOutcome, Refusal, Refused, Totals, Tunnel,
 };
 use tokio::sync::mpsc;
 
@@ -79,6 +79,12 @@ impl Ledger {
             rule: denial.rule().map(ToString::to_string),
             hint: denial.hint().to_owned(),
         }
+    }
+
+    /// Records that a name of the job's choosing leaves as a query; waits for a place in the queue.
+    pub(crate) async fn looked_up(&self, name: &HostName) -> Result<(), Gone> {
+        self.book().totals.lookups += 1;
+        self.tell(Event::Looked(Lookup { job: self.job.to_string(), host: name.to_string() })).await
     }
 
     /// Records a tunnel before its first byte; waits for a place in the queue.

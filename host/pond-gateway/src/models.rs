@@ -69,8 +69,7 @@ async fn pin(gateway: &Gateway, target: Target) -> Result<Pinned, Denial> {
     if target.private {
         return permit.pin_private(&addresses);
     }
-    let own = gateway.own.among(&addresses).map_err(|_| Denial::dns_failed(permit.host()))?;
-    gateway.pin_to(permit, &addresses, &own).await
+    gateway.pin_to(permit, &addresses).await
 }
 
 fn told(job: &str, record: &Record) -> ModelCall {

@@ -74,7 +74,7 @@ pub(crate) async fn serve(
     for (door, listener) in listeners {
         open(&gateway, seats, door, listener).map_err(|source| ServeFault::Door { door, source })?;
     }
-    control.send(&Event::Serving).await?;
+    control.send(Event::Serving).await?;
     Ok(control.run(&gateway, events).await?)
 }
 

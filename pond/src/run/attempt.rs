@@ -187,7 +187,8 @@ impl Attempt<'_> {
         let stdin = std::io::stdin();
         let person = terminal::take(*console, stdin.as_fd())?;
         // A thread started before the signals were set aside would take them.
-        let auditor = Auditor::new(provider.state(), self.record.job(), policy.profile())?;
+        let auditor =
+            Auditor::new(provider.state(), self.record.job(), policy.profile(), self.request.backend)?;
         let watched = way_out.map(|way_out| way_out.listen(directory, auditor)).transpose()?;
         let wiring = Wiring {
             input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },

@@ -57,11 +57,18 @@ pub(super) struct Auditor {
     audit: Audit,
     job: JobName,
     profile: &'static str,
+    backend: &'static str,
 }
 
 impl Auditor {
-    pub(super) fn new(state: &StateDir, job: &JobName, profile: Profile) -> anyhow::Result<Self> {
-        Ok(Self { audit: Audit::open(state)?, job: job.clone(), profile: profile.name() })
+    pub(super) fn new(
+        state: &StateDir,
+        job: &JobName,
+        profile: Profile,
+        backend: Backend,
+    ) -> anyhow::Result<Self> {
+        let (profile, backend) = (profile.name(), backend.name());
+        Ok(Self { audit: Audit::open(state)?, job: job.clone(), profile, backend })
     }
 
     /// One line per rule, as if each had been asked for alone.
@@ -69,7 +76,7 @@ impl Auditor {
         let words = |verb: &str, rule: &String| ["pond".to_owned(), verb.to_owned(), rule.clone()];
         let allow = change.allow.iter().map(|rule| words("allow", rule));
         for argv in allow.chain(change.deny.iter().map(|rule| words("deny", rule))) {
-            let command = Command { argv: &argv, profile: self.profile, backend: Backend::Native.name() };
+            let command = Command { argv: &argv, profile: self.profile, backend: self.backend };
             let (id, elapsed) = (self.job.as_str(), Duration::ZERO);
             self.audit.append(&command, &Fate::Ran { id, returncode: 0, elapsed, timed_out: false })?;
         }
@@ -95,8 +102,14 @@ impl Counter {
             Err(fault) => return visitor.tell(&refused(fault.code(), fault.to_string())),
         };
         let told = Told { uid: visitor.uid, allow: &change.allow, deny: &change.deny };
-        let written = matches!(record.change(&Line { change: told }), Ok(Kept::Written));
-        if !written || self.auditor.note(&change).is_err() {
+        let kept = record.change(&Line { change: told });
+        // A full record is no reason to leave a way open that somebody wants closed; the audit log still has it.
+        let may_go_on = match kept {
+            Ok(Kept::Written) => true,
+            Ok(Kept::NoRoom) => change.allow.is_empty(),
+            Ok(Kept::Lost) | Err(_) => false,
+        };
+        if !may_go_on || self.auditor.note(&change).is_err() {
             let message = "the change could not be written down, so it was not made";
             return visitor.tell(&refused("not_recorded", message.to_owned()));
         }

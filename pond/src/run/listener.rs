@@ -88,6 +88,7 @@ impl Listener {
             | Event::Failed { .. }
             | Event::Refused(_)
             | Event::Flood { .. }
+            | Event::Looked(_)
             | Event::Opened(_)
             | Event::Closed(_)
             | Event::Model(_)

@@ -20,6 +20,8 @@ const BULK: usize = 6 << 20;
 const REFUSALS: usize = BULK + (1 << 20);
 /// A gateway names at most 512 hosts, each with a few reasons.
 const SUMS: usize = REFUSALS + (1 << 20);
+/// What people change; no job can fill it.
+const CHANGES: usize = SUMS + (256 << 10);
 
 #[derive(Debug)]
 pub(super) struct Record {
@@ -63,7 +65,7 @@ impl Record {
 
     /// What a person changed.
     pub(super) fn change(&mut self, line: &Line<'_>) -> anyhow::Result<Kept> {
-        self.line(line, REFUSALS)
+        self.line(line, CHANGES)
     }
 
     fn line(&mut self, line: &impl Serialize, room: usize) -> anyhow::Result<Kept> {
@@ -88,7 +90,7 @@ impl Record {
 fn room(event: &Event) -> Option<usize> {
     match event {
         Event::Serving | Event::Failed { .. } => None,
-        Event::Opened(_) | Event::Closed(_) => Some(BULK),
+        Event::Looked(_) | Event::Opened(_) | Event::Closed(_) => Some(BULK),
         Event::Model(call) => match call.outcome {
             ModelOutcome::Served | ModelOutcome::ClientLeft => Some(BULK),
             ModelOutcome::Refused(_) | ModelOutcome::Failed(_) | ModelOutcome::Cut => Some(REFUSALS),

@@ -101,6 +101,7 @@ impl Traffic {
                 self.models.entry(name).or_default().take(call);
             }
             // Sums of our own, until the gateway's: it may not live to send them.
+            Event::Looked(_) => self.totals.lookups += 1,
             Event::Opened(_) => self.totals.allowed += 1,
             Event::Refused(_) => self.totals.refused += 1,
             Event::Flood { refusals } => self.totals.refused = self.totals.refused.saturating_add(refusals),
@@ -118,13 +119,16 @@ impl NetworkSummary {
     pub(super) fn phrase(&self) -> String {
         match self {
             Self::Closed => "network closed".to_owned(),
-            Self::Gateway(Traffic { totals: Totals { allowed: 0, refused: 0, .. }, models, .. }) => {
-                if models.is_empty() { "network unused" } else { "network for the model only" }.to_owned()
-            }
+            Self::Gateway(Traffic {
+                totals: Totals { lookups: 0, allowed: 0, refused: 0, .. },
+                models,
+                ..
+            }) => if models.is_empty() { "network unused" } else { "network for the model only" }.to_owned(),
             Self::Gateway(traffic) => {
-                let Totals { allowed, refused, bytes_up, bytes_down, .. } = traffic.totals;
+                let Totals { lookups, allowed, refused, bytes_up, bytes_down, .. } = traffic.totals;
                 let bytes = size(bytes_up.saturating_add(bytes_down));
-                format!("network {allowed} allowed, {refused} refused, {bytes}")
+                let names = if lookups > 0 { format!(", {lookups} names looked up") } else { String::new() };
+                format!("network {allowed} allowed, {refused} refused, {bytes}{names}")
             }
         }
     }

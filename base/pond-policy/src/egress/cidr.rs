@@ -125,7 +125,7 @@ pub fn classify_behind_nat64(address: IpAddr, prefixes: &[Nat64Prefix]) -> Addre
 }
 
 /// Where a packet to `address` really goes on this site.
-pub(super) fn translated(address: IpAddr, prefixes: &[Nat64Prefix]) -> IpAddr {
+pub fn translated(address: IpAddr, prefixes: &[Nat64Prefix]) -> IpAddr {
     match address {
         IpAddr::V6(v6) => prefixes.iter().find_map(|prefix| prefix.embedded(v6)).map_or(address, IpAddr::V4),
         IpAddr::V4(_) => address,

@@ -22,7 +22,7 @@ mod respell;
 pub use address::{AddressClass, AddressReason, classify};
 pub use allowlist::{Allowlist, decide, decide_internet};
 pub use catalogue::{HostWarning, HostWarningCode, SharedKind, lint};
-pub use cidr::{CidrFault, Nat64Prefix, OperatorCidr, classify_behind_nat64};
+pub use cidr::{CidrFault, Nat64Prefix, OperatorCidr, classify_behind_nat64, translated};
 pub use config::{HostFault, HostFaultCode, SpellingFault};
 pub use denial::{Denial, DenialCode};
 pub use destination::{Destination, DestinationFault, Host, Port, PortFault};

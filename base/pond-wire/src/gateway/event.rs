@@ -56,6 +56,8 @@ pub enum Event {
     Flood {
         refusals: u64,
     },
+    /// A name of the job's choosing is about to leave as a query, for the first time.
+    Looked(Lookup),
     /// A tunnel is about to carry its first byte.
     Opened(Approval),
     /// A tunnel ended.
@@ -84,6 +86,13 @@ pub struct Refused {
     pub code: String,
     pub rule: Option<String>,
     pub hint: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lookup {
+    pub job: String,
+    pub host: String,
 }
 
 /// An allowed destination and what the permission rests on.
@@ -185,6 +194,8 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Totals {
+    /// Names that left as a query because the job asked for them; only the internet posture has such.
+    pub lookups: u64,
     pub allowed: u64,
     pub refused: u64,
     pub bytes_up: u64,

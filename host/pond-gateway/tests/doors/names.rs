@@ -99,11 +99,18 @@ fn c52_c55_c58_c62_c63_one_bad_address_refuses_the_whole_answer() {
 
 #[test]
 fn c57_behind_nat64_the_embedded_address_is_judged() {
-    far::addresses("c57.com", &["2001:67c:2b0::7f00:1"]);
-    let mut order = order(super::gate::allow(&["c57.com"]), CAPS);
+    let mut order = order(super::gate::allow(&["*.c57.com"]), CAPS);
     order.nat64 = Some("2001:67c:2b0::/96".into());
     let gate = Gate::new(&order);
-    assert_eq!(gate.code("c57.com:443"), "private_address");
+    for (name, inside, code) in [
+        ("loop.c57.com", "127.0.0.1", "self_address"),
+        ("ten.c57.com", "10.0.0.1", "private_address"),
+        ("own.c57.com", NEAR, "self_address"),
+    ] {
+        let [a, b, c, d] = inside.parse::<std::net::Ipv4Addr>().unwrap().octets();
+        far::addresses(name, &[&format!("2001:67c:2b0::{a:x}{b:02x}:{c:x}{d:02x}")]);
+        assert_eq!(gate.code(&format!("{name}:443")), code, "{name}");
+    }
 }
 
 #[test]
@@ -192,6 +199,7 @@ fn in_the_internet_posture_any_public_name_is_known_and_reached() {
     let gate = Gate::new(&order(Reach::Internet { deny: vec!["bad.org".into()] }, CAPS));
     let (code, found) = lookup(&gate, "anything.org.", RecordType::A);
     assert_eq!((code, found.len()), (ResponseCode::NoError, 1));
+    assert!(matches!(gate.event(), Event::Looked(looked) if looked.host == "anything.org"));
     drop(gate.tunnel("anything.org", &server));
     assert!(matches!(gate.event(), Event::Closed(_)));
     assert_eq!(lookup(&gate, "bad.org.", RecordType::A), (ResponseCode::NXDomain, vec![]));
