@@ -108,12 +108,21 @@ impl Traces {
             names(&world.state().join("runs")).union(&live).chain(also).cloned().collect();
         Self {
             processes: launchers(&marker),
-            mounts: std::fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(),
+            mounts: mounts(world.directory.path()),
             loops: loops(&marker),
             cgroups: cgroups(&jobs),
             live,
         }
     }
+}
+
+/// How many mounts this namespace has, without those that other tests, which run beside this one, make below their own
+/// temporary directories.
+fn mounts(own: &Path) -> usize {
+    let others = format!(" {}/", own.parent().unwrap().display());
+    let own = own.display().to_string();
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().filter(|line| line.contains(&own) || !line.contains(&others)).count()
 }
 
 /// Launchers, inits and jobs started from this world: they hold a descriptor below its state directory or run as its job.

@@ -175,9 +175,15 @@ fn strays() -> Vec<String> {
         user.is_some_and(|id| JOB_IDS.contains(&id))
             && is_alive
             && !groups.is_empty()
-            && !groups.contains("pond-job-")
+            && !is_of_a_job(&groups)
     };
     processes().filter(is_stray).collect()
+}
+
+/// A group that pond made, or one of a container engine, which bears the container's id.
+fn is_of_a_job(groups: &str) -> bool {
+    let is_id = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    groups.contains("pond-job-") || groups.split(|c: char| !c.is_ascii_alphanumeric()).any(is_id)
 }
 
 fn processes() -> impl Iterator<Item = String> {
@@ -187,4 +193,23 @@ fn processes() -> impl Iterator<Item = String> {
 
 fn entries(directory: &Path) -> impl Iterator<Item = std::fs::DirEntry> {
     std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_stands_in_a_jobs_group_or_in_a_containers() {
+        let id = "4f".repeat(32);
+        let groups = [
+            "8:pids:/pond-job-20261116-044351-cc2ef08c0".to_owned(),
+            format!("8:pids:/docker/{id}"),
+            format!("0::/system.slice/docker-{id}.scope"),
+        ];
+        assert!(groups.iter().all(|groups| is_of_a_job(groups)));
+        for other in ["0::/", "0::/user.slice/session-1.scope", "8:pids:/docker/4f4f"] {
+            assert!(!is_of_a_job(other), "{other}");
+        }
+    }
 }
