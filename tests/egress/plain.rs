@@ -1,6 +1,7 @@
 //! The world itself, without pond: it is closed, it answers for everybody, and it sees everything.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use crate::world::log::{Event, Wire};
 use crate::world::models;
@@ -25,8 +26,13 @@ print(sorted(n for _, n in socket.if_nameindex()))";
     let done = Done::of(world.direct("python3").args(["-c", probe]).args(addresses).output().unwrap());
     let expected = Done { code: 0, stdout: "['lo', 'near']\n".to_owned(), stderr: String::new() };
     assert_eq!(done, expected);
-    let dialled: Vec<String> = world.log.dials().iter().map(|address| address.ip().to_string()).collect();
-    assert_eq!(dialled, addresses);
+    let dialled = || world.log.dials().iter().map(|address| address.ip().to_string()).collect::<Vec<_>>();
+    // The client may be gone before the far side has accepted it.
+    let patience = Instant::now() + Duration::from_secs(30);
+    while dialled().len() < addresses.len() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(dialled(), addresses);
 }
 
 #[test]
