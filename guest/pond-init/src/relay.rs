@@ -11,7 +11,7 @@ use pond_sys::process::{Ended, exit_now};
 use pond_sys::seccomp::{Filter, install};
 use pond_wire::contained::{Header, Kind, MAX_PIECE, frame};
 use pond_wire::jail::{Report, Step};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -19,6 +19,9 @@ use crate::outcome;
 
 /// More than both ends of a pipe hold, whatever a job made of it: past this somebody still writes.
 const LAST_WORDS: usize = 2 << 20;
+
+/// How long a child's end may go unnoticed: gVisor, when it has much to do, does not always wake whoever waits for it.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// A job that was forked, and its streams. Pipes to and from the job do not block.
 #[derive(Debug)]
@@ -103,7 +106,8 @@ impl Relay {
         let input = self.input.as_ref().filter(|_| !inbox.pending.is_empty());
         ready.extend(input.map(|input| PollFd::new(input, PollFlags::OUT)));
         ready.extend(self.outputs.iter().map(|(_, output)| PollFd::new(output, PollFlags::IN)));
-        match poll(&mut ready, None) {
+        match poll(&mut ready, Some(&LOOK_AGAIN)) {
+            Ok(0) => return Ok([true, false, false]),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
