@@ -107,3 +107,14 @@ fn a_command_that_is_not_inside_comes_with_a_remedy() {
     let message = summary["error"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("home directory"), "{summary:#}");
 }
+
+/// As where a service manager starts pond in a pid namespace: its session and its group are somebody's it cannot see, and
+/// the kernel calls both 0.
+#[test]
+fn it_holds_where_the_session_is_out_of_sight() {
+    let line = "unshare --pid --fork --kill-child --mount-proc \"$0\" attack --json --case L05 L06 L08 E24";
+    let done = World::new().host_shell(line);
+    let report: Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
+    assert_eq!((with_verdict(&report, "held").len(), done.code), (4, 0), "{report:#}");
+}

@@ -202,6 +202,20 @@ fn unshare(flag: libc::c_int) -> io::Result<()> {
     crate::check(unsafe { libc::unshare(flag) }.into()).map(|_| ())
 }
 
+/// The session of a process; none when its leader is outside this process's namespace, which the kernel says with 0 and
+/// `rustix::process::getsid` takes for a number.
+pub fn session_of(pid: Pid) -> io::Result<Option<Pid>> {
+    // SAFETY: takes a number and returns one.
+    let session = crate::check(unsafe { libc::getsid(pid.as_raw_nonzero().get()) }.into())?;
+    Ok(i32::try_from(session).ok().and_then(Pid::from_raw))
+}
+
+/// The process group of the caller; none when its leader is outside its namespace.
+pub fn own_group() -> Option<Pid> {
+    // SAFETY: takes nothing, returns a number and cannot fail.
+    Pid::from_raw(unsafe { libc::getpgrp() })
+}
+
 /// Ends this process without running destructors or exit handlers: what a forked child must do.
 pub fn exit_now(code: u8) -> ! {
     // SAFETY: _exit ends the process and touches no memory of ours.

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use pond_sys::attempt::{Kind, unshare};
+use pond_sys::process::session_of;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -93,15 +94,22 @@ pub(super) fn start(accomplice: Accomplice, directory: &Path) -> io::Result<Chil
 /// Starts one and leaves it running in a session of its own. Outside it is ended again; inside that is pond's business.
 pub(super) fn leave(accomplice: Accomplice, scene: &Scene) -> io::Result<()> {
     let mut child = start(accomplice, &scene.workspace)?;
+    let left = wait_for_own_session(&child);
+    if scene.is_inside() {
+        return left;
+    }
+    // Also when that failed: what stays would keep the output open for as long as it lingers.
+    child.kill()?;
+    child.wait()?;
+    left
+}
+
+fn wait_for_own_session(child: &Child) -> io::Result<()> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
-    while rustix::process::getsid(Some(pid))? != pid {
+    while session_of(pid)? != Some(pid) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    if scene.is_inside() {
-        return Ok(());
-    }
-    child.kill()?;
-    child.wait().map(drop)
+    Ok(())
 }
 
 /// Runs a program and returns what it printed.

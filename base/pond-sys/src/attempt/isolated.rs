@@ -25,6 +25,7 @@ pub fn isolated(patience: Duration, attempt: impl FnOnce() -> io::Result<()>) ->
     // SAFETY: the caller has one thread, so no lock can be held by a thread that does not exist in the child.
     let raw = crate::check(unsafe { libc::fork() }.into())?;
     if raw == 0 {
+        let _aborts = AbortOnPanic;
         let code =
             match rustix::process::setpgid(None, None).map_err(io::Error::from).and_then(|()| attempt()) {
                 Ok(()) => 0,
@@ -44,6 +45,17 @@ pub fn isolated(patience: Duration, attempt: impl FnOnce() -> io::Result<()>) ->
         reap(child)?;
     }
     Ok(trial)
+}
+
+/// A panic's exit code is also an errno; as an abort it cannot be taken for the kernel's answer.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 fn wait(child: Pid, deadline: Instant) -> io::Result<Trial> {

@@ -101,7 +101,7 @@ impl Held {
 
     /// In the background the terminal belongs to another job of the shell, which has set its own modes.
     fn is_ours(&self) -> bool {
-        tcgetpgrp(&self.terminal).map_or(true, |group| group == rustix::process::getpgrp())
+        tcgetpgrp(&self.terminal).map_or(true, |group| Some(group) == pond_sys::process::own_group())
     }
 }
 
