@@ -37,7 +37,11 @@ fn main() -> ExitCode {
         pond_gateway::main()
     }
     if name.is_some_and(|name| name == pond_wire::contained::PROGRAM) {
-        pond_jail::contained()
+        let words: Vec<_> = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok()).collect();
+        match words.as_slice() {
+            [word, target] if word == pond_wire::contained::UNPACK => pond_jail::unpack(target),
+            _ => pond_jail::contained(),
+        }
     }
     if std::env::args_os()
         .next()

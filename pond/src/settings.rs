@@ -50,6 +50,7 @@ pub(crate) fn engine() -> EngineSettings {
         docker_host: text("DOCKER_HOST"),
         gvisor_runtime: text("SWARM_GVISOR_RUNTIME"),
         kata_runtime: text("SWARM_KATA_RUNTIME"),
+        transfer: text("POND_CONTAINER_TRANSFER"),
     }
 }
 

@@ -2,7 +2,7 @@
 //! every engine and every runtime carry.
 //!
 //! A frame is a kind, a length and so many bytes. Pond sends the order, a go, the job's input and a farewell; pid 1 sends the
-//! job's output and reports. The job holds neither stream. Decoding refuses any kind it does not know and any length over
+//! job's output, reports and, where the copy travels as a stream, what the job made of it. The job holds neither stream. Decoding refuses any kind it does not know and any length over
 //! its kind's bound, because pid 1 shares the job's fate.
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,9 @@ use crate::jail::{JailPlan, MAX_PLAN_BYTES, Report};
 
 /// Where pond's own executable stands in a container, and the name under which it is pid 1.
 pub const PROGRAM: &str = "/.pond/init";
+
+/// With this word and a directory, the same executable fills the directory from its input instead, and reports.
+pub const UNPACK: &str = "unpack";
 
 /// The most of a stream that one frame carries.
 pub const MAX_PIECE: usize = 64 << 10;
@@ -24,6 +27,17 @@ const MAX_EVIDENCE: usize = 4 << 10;
 pub struct Order {
     pub plan: JailPlan,
     pub kernel: Kernel,
+    pub transfer: Transfer,
+}
+
+/// How the job's copy of the checkout gets into a container, and what became of it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transfer {
+    /// The host's own disk is mounted there.
+    Bind,
+    /// No directory is shared: as a [`crate::tree`] each way.
+    Stream,
 }
 
 /// Whose kernel answers the job's system calls.
@@ -34,6 +48,8 @@ pub enum Kernel {
     Host,
     /// gVisor's, which has no Landlock.
     Gvisor,
+    /// That of a virtual machine of the container's own, which may have Landlock or not.
+    Machine,
 }
 
 /// What pid 1 sees of the kernel it runs on, before anything of the job does.
@@ -64,6 +80,8 @@ pub enum Kind {
     Input,
     /// To pid 1: there is no more input.
     InputEnd,
+    /// To pid 1: end the job, and send what it made.
+    Stop,
     /// To pid 1: everything was heard; end.
     Leave,
     Stdout,
@@ -72,6 +90,8 @@ pub enum Kind {
     Report,
     /// From pid 1: its [`Evidence`], before the first report.
     Evidence,
+    /// From pid 1: more of the [`crate::tree`] that the job left, after the last report.
+    Kept,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -90,7 +110,7 @@ pub struct Header {
 }
 
 impl Kind {
-    const ALL: [(Kind, u8); 9] = [
+    const ALL: [(Kind, u8); 11] = [
         (Kind::Order, 1),
         (Kind::Go, 2),
         (Kind::Input, 3),
@@ -100,13 +120,15 @@ impl Kind {
         (Kind::Stderr, 7),
         (Kind::Report, 8),
         (Kind::Evidence, 9),
+        (Kind::Stop, 10),
+        (Kind::Kept, 11),
     ];
 
     fn most(self) -> usize {
         match self {
             Self::Order => usize::try_from(MAX_PLAN_BYTES).unwrap_or(usize::MAX),
-            Self::Go | Self::InputEnd | Self::Leave => 0,
-            Self::Input | Self::Stdout | Self::Stderr => MAX_PIECE,
+            Self::Go | Self::InputEnd | Self::Stop | Self::Leave => 0,
+            Self::Input | Self::Stdout | Self::Stderr | Self::Kept => MAX_PIECE,
             Self::Report => Report::BYTES,
             Self::Evidence => MAX_EVIDENCE,
         }
@@ -160,7 +182,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_lengths_are_refused() {
         assert_eq!(header(&[0, 0, 0, 0, 0]), Err(FrameFault::Kind(0)));
-        assert_eq!(header(&[10, 0, 0, 0, 0]), Err(FrameFault::Kind(10)));
+        assert_eq!(header(&[12, 0, 0, 0, 0]), Err(FrameFault::Kind(12)));
         assert_eq!(header(&[2, 1, 0, 0, 0]), Err(FrameFault::Length(1)));
         assert_eq!(header(&[6, 1, 0, 1, 0]), Err(FrameFault::Length(0x1_0001)));
         assert_eq!(header(&[8, 25, 0, 0, 0]), Err(FrameFault::Length(25)));

@@ -12,6 +12,7 @@ pub mod decode;
 pub mod gateway;
 pub mod jail;
 pub mod schema;
+pub mod tree;
 
 #[cfg(test)]
 mod properties;

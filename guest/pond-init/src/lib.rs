@@ -5,9 +5,12 @@
 //! the kernel's word on the job's main process, never anything the job said.
 #![forbid(unsafe_code)]
 
+mod pack;
 mod relay;
+mod unpack;
 
 pub use relay::{Relay, relay, say, tell};
+pub use unpack::unpack;
 
 use std::os::fd::OwnedFd;
 
@@ -17,6 +20,8 @@ use pond_wire::jail::{Report, Step, Usage};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
+
+use relay::write_all;
 
 /// A job that was forked, and what init needs to watch it.
 #[derive(Debug)]

@@ -13,9 +13,10 @@ use pond_wire::contained::{Header, Kind, MAX_PIECE, frame};
 use pond_wire::jail::{Report, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::outcome;
+use crate::pack::pack;
 
 /// More than both ends of a pipe hold, whatever a job made of it: past this somebody still writes.
 const LAST_WORDS: usize = 2 << 20;
@@ -33,6 +34,8 @@ pub struct Relay {
     pub to_pond: OwnedFd,
     pub input: Option<OwnedFd>,
     pub outputs: Vec<(Kind, OwnedFd)>,
+    /// A directory that pond gets when the job has ended, because it cannot look itself.
+    pub kept: Option<OwnedFd>,
 }
 
 /// What came from pond and is not yet the job's.
@@ -42,13 +45,16 @@ struct Inbox {
     rest: usize,
     pending: Vec<u8>,
     is_complete: bool,
+    /// Pond wants the job to end.
+    is_stopped: bool,
 }
 
 /// Relays until the job ends or pond is gone.
 pub fn relay(mut relay: Relay) -> ! {
     // As large as they get: growing them later would take a call that the filter refuses.
     let buffer = || Vec::with_capacity(2 * (MAX_PIECE + Header::BYTES));
-    let mut inbox = Inbox { raw: buffer(), rest: 0, pending: buffer(), is_complete: false };
+    let mut inbox =
+        Inbox { raw: buffer(), rest: 0, pending: buffer(), is_complete: false, is_stopped: false };
     if let Err(fault) = install(&relay.filter) {
         let errno = Errno::from_io_error(&fault).unwrap_or(Errno::IO);
         tell(&relay.to_pond, Report::Failed { step: Step::GuardInit, errno: errno.raw_os_error() });
@@ -58,6 +64,11 @@ pub fn relay(mut relay: Relay) -> ! {
         Ok(ended) => {
             relay.drain();
             tell(&relay.to_pond, outcome(ended));
+            if let Some(root) = relay.kept.take()
+                && let Err(_told_by_what_is_missing) = relay.hand_over(&root)
+            {
+                exit_now(1)
+            }
             relay.await_farewell(&mut inbox)
         }
         Err(_pond_is_gone) => exit_now(0),
@@ -91,9 +102,37 @@ impl Relay {
             for at in (0..self.outputs.len()).rev() {
                 self.pass_on(at)?;
             }
+            if inbox.is_stopped {
+                end_everybody()?;
+            }
             if child && let Some(ended) = self.reap()? {
                 return Ok(ended);
             }
+        }
+    }
+
+    /// Ends whoever the job left behind, and only then looks at what it made.
+    fn hand_over(&self, root: &OwnedFd) -> Result<(), Errno> {
+        loop {
+            end_everybody()?;
+            match pond_sys::process::reap_any() {
+                Ok(Some(_)) => {}
+                Ok(None) => self.await_a_child()?,
+                // Everything inside descends from this process: without a child there is nobody.
+                Err(fault) if Errno::from_io_error(&fault) == Some(Errno::CHILD) => break,
+                Err(fault) => return Err(Errno::from_io_error(&fault).unwrap_or(Errno::IO)),
+            }
+        }
+        let mut frames = Pieces { to_pond: &self.to_pond, gathered: Vec::with_capacity(MAX_PIECE) };
+        pack(root, |bytes| frames.push(bytes))?;
+        frames.flush()
+    }
+
+    fn await_a_child(&self) -> Result<(), Errno> {
+        let moment = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        match poll(&mut [PollFd::new(&self.child_events, PollFlags::empty())], Some(&moment)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
         }
     }
 
@@ -224,17 +263,57 @@ impl Inbox {
             match kind {
                 Kind::Input => self.rest = length,
                 Kind::InputEnd => self.is_complete = true,
+                Kind::Stop => self.is_stopped = true,
                 Kind::Leave => return Err(Errno::PIPE),
-                Kind::Order | Kind::Go | Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence => {
-                    return Err(Errno::BADMSG);
-                }
+                Kind::Order
+                | Kind::Go
+                | Kind::Stdout
+                | Kind::Stderr
+                | Kind::Report
+                | Kind::Evidence
+                | Kind::Kept => return Err(Errno::BADMSG),
             }
         }
         Ok(())
     }
 }
 
-fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+/// Everybody but this process; that there is nobody is no error.
+fn end_everybody() -> Result<(), Errno> {
+    match kill_process_group(Pid::INIT, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Gathers what is sent into frames that are worth sending.
+struct Pieces<'a> {
+    to_pond: &'a OwnedFd,
+    gathered: Vec<u8>,
+}
+
+impl Pieces<'_> {
+    fn push(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            let room = MAX_PIECE - self.gathered.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.gathered.extend(now);
+            bytes = later;
+            if self.gathered.len() == MAX_PIECE {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        let bytes = frame(Kind::Kept, &self.gathered).ok_or(Errno::MSGSIZE)?;
+        self.gathered.clear();
+        write_all(self.to_pond, &bytes)
+    }
+}
+
+pub(crate) fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
             Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),

@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use pond_init::{Relay, relay, say, tell};
 use pond_sys::process::{exit_now, fork_plainly};
 use pond_sys::seccomp;
-use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order};
-use pond_wire::jail::{Report, Step};
+use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order, Transfer};
+use pond_wire::jail::{CheckoutView, Report, Step, WORKSPACE};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
@@ -33,6 +34,7 @@ struct Started {
     filter: seccomp::Filter,
     input: OwnedFd,
     outputs: Vec<(Kind, OwnedFd)>,
+    kept: Option<OwnedFd>,
 }
 
 /// Never returns to the caller's code.
@@ -47,6 +49,7 @@ pub fn contained() -> ! {
             to_pond: streams.to_pond,
             input: Some(started.input),
             outputs: started.outputs,
+            kept: started.kept,
         }),
         Err(failure) => {
             tell(&streams.to_pond, failure.report());
@@ -64,8 +67,7 @@ fn take_streams() -> Result<Streams, Errno> {
 }
 
 fn begin(streams: &Streams) -> Result<Started, Failure> {
-    let (for_job, filter) =
-        (seccomp::compile(seccomp::Profile::Workload), seccomp::compile(seccomp::Profile::Init));
+    let for_job = seccomp::compile(seccomp::Profile::Workload);
     let seen =
         serde_json::to_vec(&evidence()).map_err(|_| Failure { step: Step::Announce, errno: Errno::INVAL })?;
     say(&streams.to_pond, Kind::Evidence, &seen);
@@ -75,10 +77,14 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
     check(&order.plan)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
     match order.kernel {
-        Kernel::Host => inside::set_rlimits(&order.plan.rlimits).at(Step::Rlimits)?,
+        Kernel::Host | Kernel::Machine => inside::set_rlimits(&order.plan.rlimits).at(Step::Rlimits)?,
         // It lets nobody change some of them, and has them from the engine.
         Kernel::Gvisor => {}
     }
+    let kept = kept(&order)?;
+    // To hand files over it needs what the job needs to make them, and no more.
+    let for_itself = if kept.is_some() { seccomp::Profile::Workload } else { seccomp::Profile::Init };
+    let filter = seccomp::compile(for_itself);
     tell(&streams.to_pond, Report::Prepared);
     hear(&streams.from_pond, Kind::Go)?;
     let [stdin, stdout, stderr] = [pipe()?, pipe()?, pipe()?];
@@ -88,14 +94,29 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
         rustix::io::ioctl_fionbio(ours, true).at(Step::ForkJob)?;
     }
     let outputs = vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)];
-    Ok(Started { job: pid, child_events, filter, input: stdin.1, outputs })
+    Ok(Started { job: pid, child_events, filter, input: stdin.1, outputs, kept })
+}
+
+/// The directory that pond gets at the end: where it cannot see the job's copy itself, and there is one to change.
+fn kept(order: &Order) -> Result<Option<OwnedFd>, Failure> {
+    match (order.transfer, &order.plan.checkout) {
+        (Transfer::Stream, CheckoutView::Copy(_) | CheckoutView::Empty) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(WORKSPACE, flags, Mode::empty()).map(Some).at(Step::MountWorkspace)
+        }
+        (Transfer::Stream, CheckoutView::ReadOnly(_)) | (Transfer::Bind, _) => Ok(None),
+    }
 }
 
 /// A file that cannot be read says nothing, which pond takes for an answer too.
 fn evidence() -> Evidence {
     let line = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let landlock = pond_sys::landlock::version().map_or(Landlock::Absent, |_| Landlock::Present);
-    Evidence { version: line("/proc/version"), boot_id: line("/proc/sys/kernel/random/boot_id"), landlock }
+    let (version, boot_id) = (line("/proc/version"), line("/proc/sys/kernel/random/boot_id"));
+    Evidence { version, boot_id, landlock: landlock() }
+}
+
+fn landlock() -> Landlock {
+    pond_sys::landlock::version().map_or(Landlock::Absent, |_| Landlock::Present)
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
@@ -124,16 +145,21 @@ fn confine(
     rustix::process::setsid().at(Step::DropIdentity)?;
     pond_sys::signal::reset_all().at(Step::DropIdentity)?;
     job::take_streams(Some(streams), None)?;
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::chdir(plan.program.cwd.as_str()).at(Step::MountWorkspace)?;
     rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges)?;
-    let tried = match order.kernel {
-        Kernel::Host => {
+    let landlock = match order.kernel {
+        Kernel::Host => Landlock::Present,
+        Kernel::Gvisor => Landlock::Absent,
+        Kernel::Machine => landlock(),
+    };
+    let tried = match landlock {
+        Landlock::Present => {
             restrict_files(plan)?;
             seccomp::install(filter).at(Step::Seccomp)?;
             confirm::confirm(pond.to_pond.as_fd())
         }
-        Kernel::Gvisor => {
+        Landlock::Absent => {
             seccomp::install(filter).at(Step::Seccomp)?;
             confirm::confirm_on_gvisor(pond.to_pond.as_fd())
         }

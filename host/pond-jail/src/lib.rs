@@ -28,6 +28,7 @@ mod writable;
 
 pub use contained::contained;
 pub use fault::Fault;
+pub use pond_init::unpack;
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -19,6 +19,9 @@ pub(crate) struct RunArgs {
     /// How strong the boundary must be: native, docker, gvisor or firecracker.
     #[arg(long)]
     backend: Option<String>,
+    /// An image of the container engine's to run in, such as your/agent:1; it must be there, nothing is pulled.
+    #[arg(long)]
+    image: Option<String>,
     /// A host the job may reach over TLS besides the defaults.
     #[arg(long = "allow-host", value_name = "HOST")]
     pub(crate) allow_hosts: Vec<String>,
@@ -114,6 +117,7 @@ impl RunArgs {
             fields.push(("allow_hosts".to_owned(), Node::List(hosts)));
         }
         let overrides: Vec<(String, Node)> = [
+            ("image", &self.image),
             ("memory", &self.memory),
             ("cpus", &self.cpus),
             ("pids_limit", &self.pids),

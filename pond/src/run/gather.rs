@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use pond_sandbox::container::TransferFault;
 use pond_worker::collect::{
     Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted,
     collect,
@@ -60,6 +61,8 @@ pub(super) enum Gathered {
     Nothing,
     Collected(Box<Collected>),
     Failed(CollectFault, Ignored),
+    /// It did not come out of the container.
+    Lost(TransferFault),
 }
 
 /// Reads the result, now that nothing inside can change it any more.
@@ -70,6 +73,9 @@ pub(super) fn gather(
     wanted: &Wanted<'_>,
     run: &Path,
 ) -> anyhow::Result<Gathered> {
+    if let Some(fault) = ended.over.lost.take() {
+        return Ok(Gathered::Lost(fault));
+    }
     let Some(written) = ended.over.upper.take() else { return Ok(Gathered::Nothing) };
     let upper = written.as_fd().try_clone_to_owned()?;
     let lower = lower.try_clone_to_owned()?;
@@ -96,7 +102,7 @@ impl Gathered {
     pub(super) fn record(&self) -> Option<&pond_worker::collect::Record> {
         match self {
             Self::Collected(collected) => Some(&collected.record),
-            Self::Nothing | Self::Failed(..) => None,
+            Self::Nothing | Self::Failed(..) | Self::Lost(_) => None,
         }
     }
 
@@ -107,6 +113,10 @@ impl Gathered {
             Self::Failed(fault, ignored) => {
                 Output::NotCollected { reason: because(fault), advice: advice(fault, *ignored) }
             }
+            Self::Lost(fault) => Output::NotCollected {
+                reason: because(fault),
+                advice: "the logs are complete; on a backend that binds the copy it would have been kept",
+            },
         }
     }
 }
@@ -134,9 +144,9 @@ fn summary(collected: &Collected, run: &Path, artifacts: ArtifactSummary) -> Res
     }
 }
 
-fn because(fault: &CollectFault) -> String {
+fn because(fault: &dyn std::error::Error) -> String {
     let mut text = fault.to_string();
-    let mut cause = std::error::Error::source(fault);
+    let mut cause = fault.source();
     while let Some(source) = cause {
         text += &format!(": {source}");
         cause = source.source();

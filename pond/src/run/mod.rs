@@ -232,8 +232,11 @@ fn enforceable(policy: &SandboxPolicy, backend: Backend) -> anyhow::Result<()> {
     if policy.requirement().is_none() {
         bail!("the policy asks for no sandbox");
     }
-    if policy.image().is_some() {
-        bail!("a run stands on the host's own toolchain; it takes no image");
+    if let (Some(image), Backend::Native) = (policy.image(), backend) {
+        bail!(
+            "the native backend stands on the host's own toolchain and takes no image; for {image} name a backend with \
+             --backend docker, gvisor or firecracker"
+        );
     }
     match policy.posture().network {
         Network::Open => bail!("an open network is not a sandbox"),

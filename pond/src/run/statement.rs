@@ -214,7 +214,9 @@ impl Facts<'_> {
                 patch: self.file(PATCH)?,
             },
             (Gathered::Nothing, None) => said::Output::Nothing {},
-            (Gathered::Collected(_) | Gathered::Failed(..), None) => said::Output::NotCollected {},
+            (Gathered::Collected(_) | Gathered::Failed(..) | Gathered::Lost(_), None) => {
+                said::Output::NotCollected {}
+            }
         })
     }
 

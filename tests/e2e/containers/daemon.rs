@@ -15,7 +15,7 @@ const RUNC: &str = "/usr/sbin/runc";
 /// Far longer than an engine takes to start or stop on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runtimes that are runc under the names of others.
+/// A runtime that is runc under another name, as `kata-fc` is here as well.
 pub(super) const LIAR: &str = "liar";
 
 pub(super) struct Daemon {
@@ -52,6 +52,7 @@ impl Daemon {
             "runsc": { "path": runsc(), "runtimeArgs": ["--network=host", "--platform=systrap"] },
             "runsc-own-network": { "path": runsc(), "runtimeArgs": ["--platform=systrap"] },
             LIAR: { "path": RUNC, "runtimeArgs": [] },
+            "kata-fc": { "path": RUNC, "runtimeArgs": [] },
         }});
         std::fs::write(directory.path().join("daemon.json"), runtimes.to_string()).unwrap();
         let process = spawn(directory.path(), words);
@@ -120,6 +121,32 @@ impl Daemon {
         let mut pond = world.pond(arguments);
         pond.env("DOCKER_HOST", self.address());
         pond
+    }
+
+    /// Gives the engine an image of these programs of the host and what they link, with these instructions of a Dockerfile.
+    pub(super) fn import(&self, name: &str, programs: &[&str], changes: &[&str]) -> String {
+        let root = tempfile::tempdir().unwrap();
+        let line = r#"mkdir -p "$0/etc" && for p in "$@"; do
+            for f in "$p" $(ldd "$p" | grep -o '/[^ ]*'); do mkdir -p "$0$(dirname "$f")" && cp -L "$f" "$0$f"; done; done
+            tar --directory "$0" --create ."#;
+        let tar = command("sh").args(["-c", line]).arg(root.path()).args(programs).output().unwrap();
+        assert!(tar.status.success(), "{tar:?}");
+        let archive = root.path().join("archive");
+        std::fs::write(&archive, tar.stdout).unwrap();
+        let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+        let changes: String = changes.iter().map(|change| format!("&changes={}", escaped(change))).collect();
+        let url = format!("http://engine/images/create?fromSrc=-&repo={name}&tag=latest{changes}");
+        let mut curl = command("curl");
+        curl.args(["--silent", "--request", "POST", "--header", "Content-Type: application/x-tar"])
+            .arg("--data-binary")
+            .arg(format!("@{}", archive.display()))
+            .arg("--unix-socket")
+            .arg(self.socket())
+            .arg(url);
+        let output = curl.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let found = self.api("GET", &format!("/images/{name}/json"), None);
+        found["Id"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
     }
 
     pub(super) fn run(&self, world: &World, arguments: &[&str]) -> Done {

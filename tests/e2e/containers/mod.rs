@@ -2,7 +2,9 @@
 //! lie, and what is left after something was killed.
 
 mod daemon;
+mod images;
 mod killed;
 mod lies;
 mod parity;
 mod posture;
+mod stream;

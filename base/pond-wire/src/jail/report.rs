@@ -40,10 +40,11 @@ pub enum Step {
     GuardInit,
     Terminal,
     Everywhere,
+    Unpack,
 }
 
 impl Step {
-    const ALL: [(Step, &'static str); 34] = [
+    const ALL: [(Step, &'static str); 35] = [
         (Step::ReadPlan, "read the plan"),
         (Step::CheckPlan, "check the plan"),
         (Step::MapOwner, "map the checkout's owner"),
@@ -78,6 +79,7 @@ impl Step {
         (Step::GuardInit, "confine the init process"),
         (Step::Terminal, "make the job's terminal"),
         (Step::Everywhere, "lead every connection to the gateway"),
+        (Step::Unpack, "bring the checkout in"),
     ];
 
     pub fn describe(self) -> &'static str {

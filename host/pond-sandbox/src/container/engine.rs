@@ -17,6 +17,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
+use super::request;
+
 /// Longer than a loaded host takes to start a container; no call waits for a job.
 const PATIENCE: Duration = Duration::from_secs(60);
 const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -127,7 +129,7 @@ impl Engine {
         if let Some(kind) = kind {
             request = request.header(header::CONTENT_TYPE, kind);
         }
-        if ask.path.contains("/attach?") {
+        if ask.path.contains("/attach?") || ask.path.starts_with("/exec/") {
             request = request.header(header::CONNECTION, "Upgrade").header(header::UPGRADE, "tcp");
         }
         let request = request.body(Full::new(Bytes::from(bytes)));
@@ -164,8 +166,30 @@ impl Engine {
     pub(super) fn attach(&self, container: &str) -> Result<(UnixStream, Vec<u8>), EngineFault> {
         let what = "connecting to the container's streams";
         let path = format!("/containers/{container}/attach?stream=1&stdin=1&stdout=1&stderr=1");
+        self.hijack(Ask { what, method: Method::POST, path: &path, body: Body::Nothing })
+    }
+
+    /// Starts one more process in a running container, as this user; its streams are one socket.
+    pub(super) fn execute(
+        &self,
+        container: &str,
+        exec: &request::Exec,
+    ) -> Result<(UnixStream, Vec<u8>), EngineFault> {
+        let what = "starting a process in the container";
+        let json = |value: Result<Body, serde_json::Error>| {
+            value.map_err(|source| EngineFault::Answer { what, source: source.into() })
+        };
+        let path = format!("/containers/{container}/exec");
+        let made = Ask { what, method: Method::POST, path: &path, body: json(Body::json(exec))? };
+        let request::Executed { id } = self.read(made)?;
+        let path = format!("/exec/{id}/start");
+        let start = request::ExecStart { detach: false, tty: false };
+        self.hijack(Ask { what, method: Method::POST, path: &path, body: json(Body::json(&start))? })
+    }
+
+    fn hijack(&self, ask: Ask<'_>) -> Result<(UnixStream, Vec<u8>), EngineFault> {
+        let what = ask.what;
         let exchange = async {
-            let ask = Ask { what, method: Method::POST, path: &path, body: Body::Nothing };
             let answer = self.send(ask).await?;
             let status = answer.status();
             if status != StatusCode::SWITCHING_PROTOCOLS {

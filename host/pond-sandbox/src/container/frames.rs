@@ -60,8 +60,8 @@ impl Frames {
         let Some(header) = self.framed.first_chunk::<{ Header::BYTES }>() else { return Ok(None) };
         let Header { kind, length } = Header::decode(*header)?;
         match kind {
-            Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence => {}
-            Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Leave => {
+            Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence | Kind::Kept => {}
+            Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Stop | Kind::Leave => {
                 return Err(FramesFault::Direction);
             }
         }

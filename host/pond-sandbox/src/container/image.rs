@@ -1,17 +1,19 @@
-//! The image a container without one of its own stands on: directories, links and small files, and of programs none.
+//! The image a container stands on: one that the run names and the engine has, or one of pond's own, of directories, links and
+//! small files, and of programs none.
 //!
-//! The host's toolchain is bound into it as a native job sees it, so nothing is pulled and nothing is built. It is an archive of
-//! fixed bytes for a given host, named by their digest; an image is ours only if the engine's own digest of its layer says so.
+//! Nothing is pulled. Into pond's own the host's toolchain is bound as a native job sees it. It is an archive of fixed bytes for a given host, named by their digest; an image is ours only if the engine's own digest of its layer says so.
 
 use std::fmt::Write as _;
 
 use http::Method;
-use pond_wire::jail::{BindKind, HOME, RootEntry, WORKSPACE};
+use pond_policy::image::Image;
+use pond_wire::jail::{BindKind, HOME, JailPlan, RootEntry, WORKSPACE};
 use sha2::{Digest, Sha256};
 
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::plan::is_staged;
 use super::request;
+use crate::native;
 
 /// What local images of pond's own are called, before the digest.
 const NAME: &str = "pond-root";
@@ -27,6 +29,99 @@ pub enum ImageFault {
         "the image {0} is not the one pond made under that name; remove it with `docker image rm {0}` and run again"
     )]
     Foreign(String),
+    #[error(
+        "the engine has no image {0}, and pond pulls none; get it yourself with `docker pull {0}`, or make it with \
+         `docker import` or `docker load`"
+    )]
+    Missing(String),
+    #[error(
+        "{0} is a file; the container backends take images that the engine has, so give it to the engine first with \
+         `docker load --input {0}`"
+    )]
+    File(String),
+    #[error("the image {image} is for {os}; pond needs a Linux one")]
+    System { image: String, os: String },
+    #[error(
+        "the image {image} declares VOLUME {volume}, which would give the job a directory of this host beyond its quota; make \
+         one without it, such as by `docker export` and `docker import`"
+    )]
+    Volume { image: String, volume: String },
+    #[error("the image {0} has no digest that could be one")]
+    NoDigest(String),
+}
+
+/// An image that the run names.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) id: String,
+    /// What it would set for every process.
+    pub(super) env: Vec<(String, String)>,
+}
+
+/// Looks at the image that a run names. What it says of how it wants to be run is overruled; what cannot be, is refused here.
+pub(super) fn given(engine: &Engine, image: &Image) -> Result<Given, ImageFault> {
+    let name = match image {
+        Image::Reference(name) => name,
+        Image::File(path) => return Err(ImageFault::File(path.clone())),
+    };
+    let found = find(engine, name)?.ok_or_else(|| ImageFault::Missing(name.clone()))?;
+    if found.os != "linux" {
+        return Err(ImageFault::System { image: name.clone(), os: found.os });
+    }
+    let request::ImageConfig { env, volumes } = found.config.unwrap_or_default();
+    if let Some(volume) = volumes.unwrap_or_default().into_keys().next() {
+        return Err(ImageFault::Volume { image: name.clone(), volume });
+    }
+    let digest = found.id.strip_prefix("sha256:");
+    if digest.is_none_or(|hex| hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+        return Err(ImageFault::NoDigest(name.clone()));
+    }
+    let env = env.unwrap_or_default();
+    let pairs = env.iter().filter_map(|pair| pair.split_once('='));
+    let env = pairs.filter(|(name, value)| !name.is_empty() && !value.contains('\0'));
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Ok(Given { id: found.id, env })
+}
+
+impl Given {
+    /// Lets the job have the image's variables, beneath pond's own, the tools' and the caller's; its way to programs comes after
+    /// the tools'. Nobody else in the container has them.
+    pub(super) fn dress(&self, plan: &mut JailPlan) {
+        let usual = plan.program.search.join(":");
+        let path = self.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+        let own = path.split(':').filter(|directory| is_plain(directory)).map(str::to_owned);
+        let (usual_places, tools): (Vec<String>, Vec<String>) =
+            std::mem::take(&mut plan.program.search).into_iter().partition(|place| native::is_usual(place));
+        plan.program.search = tools.into_iter().chain(own).collect();
+        for place in usual_places {
+            if !plan.program.search.contains(&place) {
+                plan.program.search.push(place);
+            }
+        }
+        let search = plan.program.search.join(":");
+        for (_, value) in
+            plan.program.env.iter_mut().filter(|(name, value)| name == "PATH" && *value == usual)
+        {
+            value.clone_from(&search);
+        }
+        for (name, value) in &self.env {
+            if plan.program.env.iter().all(|(known, _)| known != name) {
+                plan.program.env.push((name.clone(), value.clone()));
+            }
+        }
+    }
+
+    /// The names of its variables, for an engine to take away again.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.env.iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// As the launcher demands of a place to look for programs.
+fn is_plain(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|rest| {
+        rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
+    })
 }
 
 /// Makes sure that the engine has the image for this root. Returns its id.
@@ -196,6 +291,25 @@ mod tests {
         let listed: Vec<String> = listed.lines().map(|line| entry(line).replace("/ ", " ")).collect();
         let listed: Vec<&str> = listed.iter().map(|line| line.trim_end_matches('/')).collect();
         assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn an_images_variables_are_the_jobs_beneath_all_others() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let env =
+            vec![pair("PATH", "/opt/bin:relative:/usr/bin:/a/../b:"), pair("HOME", "/evil"), pair("K", "v")];
+        let given = Given { id: String::new(), env };
+        let mut plan = super::super::plan::tests::jail_plan();
+        plan.program.search = ["/tools/bin", "/usr/bin", "/bin"].map(str::to_owned).to_vec();
+        plan.program.env = vec![pair("HOME", "/home/pond"), pair("PATH", "/tools/bin:/usr/bin:/bin")];
+        given.dress(&mut plan);
+        assert_eq!(plan.program.search, ["/tools/bin", "/opt/bin", "/usr/bin", "/bin"]);
+        let path = pair("PATH", "/tools/bin:/opt/bin:/usr/bin:/bin");
+        assert_eq!(plan.program.env, [pair("HOME", "/home/pond"), path, pair("K", "v")]);
+        // Who says otherwise is left alone.
+        plan.program.env = vec![pair("PATH", "/mine")];
+        given.dress(&mut plan);
+        assert_eq!(plan.program.env[0], pair("PATH", "/mine"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Acts: opens a container backend on this host, and launches jobs through the engine.
 //!
-//! The order: record, storage, container, streams, start, names down, the process behind it, doors. Whatever fails on the way is
-//! left to the record, from which everything made is found again.
+//! The order: record, storage, container, streams, start, names down, the process behind it, the copy where it does not get in by
+//! itself, doors. Whatever fails on the way is left to the record, from which everything made is found again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,25 +11,30 @@ use std::sync::OnceLock;
 use http::Method;
 use pond_policy::backend::Backend;
 use pond_policy::limits::Limits;
-use pond_wire::contained::{Kind, Order, frame};
-use pond_wire::jail::{Console, Identity, JailPlan, Scratch};
+use pond_wire::contained::{Kernel, Kind, Order, Transfer, frame};
+use pond_wire::jail::{
+    BindKind, CheckoutView, Console, HOME, Identity, JailPlan, RootEntry, Scratch, TmpfsCap, WORKSPACE,
+};
+use pond_wire::tree::TreeCaps;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::rand::GetRandomFlags;
 
 use super::canary::{Isolation, Mismatch};
 use super::engine::{Ask, Body, Engine, EngineFault};
-use super::image::{self, ImageFault};
+use super::image::{self, Given, ImageFault};
 use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback, ProbeFault};
 use super::reap;
 use super::relay::{Relay, RelayFault, Relayed, Transit};
 use super::request::{Created, Inspected};
-use super::stage::{self, Stage, StageFault};
+use super::stage::{self, Parcel, Stage, StageFault};
+use super::transfer::{self, Incoming, Readers, TransferFault};
 use crate::checkout::CheckoutFault;
 use crate::native::cgroup::{self, Usage};
 use crate::native::{
-    self, Ends, IdRange, IdsFault, Job, Launcher, LauncherFault, Place, PlanFault, Quota, Running, Scenery,
-    ScratchFault, Streams,
+    self, Death, Ends, IdRange, IdsFault, Job, Launcher, LauncherFault, Place, PlanFault, Quota, Running,
+    Scenery, ScratchFault, Streams,
 };
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
@@ -50,10 +55,17 @@ pub enum ContainerFault {
     )]
     NoDoors(String),
     #[error(
-        "the firecracker backend is not built yet: Kata with Firecracker shares no directory with the host, and pond does not \
-         carry a checkout in and out as a stream"
+        "the runtime {0} is a virtual machine with a network of its own, into which no gateway reaches; run the job sealed \
+         (--profile untrusted-code-test), or use the gvisor backend"
     )]
-    Firecracker,
+    NoWayIn(String),
+    #[error(
+        "a virtual machine does not see this host's toolchain; name an image of the engine's with --image, for instance one made \
+         by `tar -C / -c usr bin lib lib64 etc/ssl | docker import - tools`"
+    )]
+    NoImage,
+    #[error("a virtual machine shares no directory with this host, so the job cannot have {0}")]
+    Shared(String),
     #[error("pond's own executable {0} is not there any more; install it again")]
     Executable(PathBuf),
     #[error(transparent)]
@@ -88,6 +100,8 @@ pub enum ContainerFault {
     Pipes(#[source] io::Error),
     #[error(transparent)]
     Relay(#[from] RelayFault),
+    #[error(transparent)]
+    Transfer(#[from] TransferFault),
 }
 
 /// A container backend of this host, ready to launch.
@@ -115,9 +129,6 @@ impl Container {
         }
         let engine = probe::engine(settings)?;
         let runtime = probe::runtime(&engine, backend, settings)?;
-        if backend == Backend::Firecracker {
-            return Err(ContainerFault::Firecracker);
-        }
         let launcher = Launcher::start(executable)?;
         let named = std::fs::read_link(executable).unwrap_or_else(|_| executable.to_owned());
         let executable = named.to_str().filter(|_| named.is_file()).map(str::to_owned);
@@ -142,27 +153,31 @@ impl Container {
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, ContainerFault> {
         let limits = job.policy.limits().ok_or(ContainerFault::Unconfined)?;
-        if let Console::Terminal { .. } = job.console {
-            return Err(ContainerFault::Terminal);
-        }
-        if !job.doors.is_empty() && self.runtime.loopback == Loopback::Private {
-            return Err(ContainerFault::NoDoors(self.runtime.name.clone()));
-        }
+        self.can_take(job)?;
+        let given = job.policy.image().map(|image| image::given(&self.engine, image)).transpose()?;
         let range = native::take_range()?;
-        let plan = self.plan(job, limits, &range)?;
-        let image = image::ensure(&self.engine, &plan.root)?;
+        let plan = self.plan(job, limits, &range, given.as_ref())?;
+        self.can_show(&plan)?;
+        let (image, unset) = match &given {
+            Some(given) => (given.id.clone(), given.names()),
+            None => (image::ensure(&self.engine, &plan.root)?, Vec::new()),
+        };
         let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
         let disk = native::disk(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?;
         let directory = self.state.stage(job.record.job());
         let scenery = Scenery { checkout: job.checkout.as_fd(), disk: &disk };
         let stage = Stage::build(&self.launcher, directory, &plan, &scenery)?;
+        let nonce = nonce().map_err(ContainerFault::Pipes)?;
         let facts = Facts {
             plan: &plan,
             limits,
             kernel: self.runtime.kernel,
+            transfer: self.runtime.transfer,
             id: id_of(range.base()),
             runtime: &self.runtime.name,
             image: &image,
+            unset: &unset,
+            nonce: &nonce,
             stage: &stage.directory.display().to_string(),
             executable: &self.executable,
             job: job.record.job().as_str(),
@@ -171,9 +186,18 @@ impl Container {
         let container = self.create(&facts, job.record.job())?;
         let (streams, early) = self.engine.attach(&container)?;
         self.act("starting the container", &format!("/containers/{container}/start"))?;
+        let parcel = match self.runtime.transfer {
+            Transfer::Bind => None,
+            Transfer::Stream => Some(stage.parcel()?),
+        };
         stage::take_down(&stage.directory)?;
         let (pid, process) = self.process(&container)?;
-        let order = Order { plan, kernel: self.runtime.kernel };
+        let incoming = match parcel {
+            None => None,
+            Some(parcel) => self.send(&container, &facts, parcel, &stage.upper)?,
+        };
+        let order = Order { plan, kernel: self.runtime.kernel, transfer: self.runtime.transfer };
+        let upper = stage.upper;
         self.connect(Connection {
             container,
             image,
@@ -182,16 +206,91 @@ impl Container {
             pid,
             process,
             order,
-            upper: stage.upper,
+            upper,
             range,
+            nonce,
+            incoming,
         })
     }
 
-    fn plan(&self, job: &Job<'_>, limits: Limits, range: &IdRange) -> Result<JailPlan, ContainerFault> {
+    fn can_take(&self, job: &Job<'_>) -> Result<(), ContainerFault> {
+        if let Console::Terminal { .. } = job.console {
+            return Err(ContainerFault::Terminal);
+        }
+        if !job.doors.is_empty() && self.runtime.loopback == Loopback::Private {
+            let name = self.runtime.name.clone();
+            return Err(match self.runtime.kernel {
+                Kernel::Machine => ContainerFault::NoWayIn(name),
+                Kernel::Host | Kernel::Gvisor => ContainerFault::NoDoors(name),
+            });
+        }
+        match (self.runtime.kernel, job.policy.image()) {
+            (Kernel::Machine, None) => Err(ContainerFault::NoImage),
+            (Kernel::Machine, Some(_)) | (Kernel::Host | Kernel::Gvisor, _) => Ok(()),
+        }
+    }
+
+    /// Files a runtime copies into a machine; directories it does not.
+    fn can_show(&self, plan: &JailPlan) -> Result<(), ContainerFault> {
+        let shared = plan.root.iter().find_map(|entry| match entry {
+            RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(path),
+            RootEntry::Bind { kind: BindKind::File, .. }
+            | RootEntry::Directory { .. }
+            | RootEntry::Symlink { .. }
+            | RootEntry::File { .. }
+            | RootEntry::Device { .. } => None,
+        });
+        match (self.runtime.kernel, shared) {
+            (Kernel::Machine, Some(path)) => Err(ContainerFault::Shared(path.clone())),
+            (Kernel::Machine, None) | (Kernel::Host | Kernel::Gvisor, _) => Ok(()),
+        }
+    }
+
+    /// Sends the job's copy and its home into the running container. Returns where the copy goes when it comes out again.
+    fn send(
+        &self,
+        container: &str,
+        facts: &Facts<'_>,
+        parcel: Parcel,
+        upper: &OwnedFd,
+    ) -> Result<Option<Incoming>, ContainerFault> {
+        let [workspace, home] = transfer::rooms(facts.limits);
+        let readers = match facts.plan.checkout {
+            CheckoutView::ReadOnly(_) => Readers::Others,
+            CheckoutView::Copy(_) | CheckoutView::Empty => Readers::Owner,
+        };
+        let caps = |room: TmpfsCap| TreeCaps { entries: room.inodes, bytes: room.bytes };
+        let into = |target: &str, owner, root: &OwnedFd, readers, room| {
+            let connection = self.engine.execute(container, &plan::unpacker(target, owner))?;
+            Ok::<_, ContainerFault>(transfer::deliver(connection, root, readers, caps(room))?)
+        };
+        let sent = into(WORKSPACE, plan::owner(facts.plan, facts.id), &parcel.workspace, readers, workspace)?;
+        if !facts.plan.home.is_empty() {
+            into(HOME, facts.id, &parcel.home, Readers::Owner, home)?;
+        }
+        let upper = upper.try_clone().map_err(ContainerFault::Pipes)?;
+        Ok(match readers {
+            Readers::Others => None,
+            Readers::Owner => Some(Incoming::new(upper, sent, transfer::caps_of(workspace))),
+        })
+    }
+
+    fn plan(
+        &self,
+        job: &Job<'_>,
+        limits: Limits,
+        range: &IdRange,
+        given: Option<&Given>,
+    ) -> Result<JailPlan, ContainerFault> {
         let replaced = job.checkout.without_credentials()?;
         let (owner_uid, owner_gid) = (job.checkout.owner_uid, job.checkout.owner_gid);
+        // An image has a toolchain of its own.
+        let places = match given {
+            None => self.places.get_or_init(native::places).as_slice(),
+            Some(_) => &[],
+        };
         let mut plan = native::plan(&native::Facts {
-            places: self.places.get_or_init(native::places),
+            places,
             identity: Identity::Range { base: range.base(), owner_uid, owner_gid },
             scratch: Scratch::Ext4Image,
             user: id_of(range.base()),
@@ -209,6 +308,9 @@ impl Container {
         })?;
         // Pid 1 is the same user here; with one more for it, it is the control group that says when there are too many.
         plan.rlimits.processes += 1;
+        if let Some(given) = given {
+            given.dress(&mut plan);
+        }
         Ok(plan)
     }
 
@@ -273,7 +375,10 @@ impl Container {
             start: plan.start,
             kernel: made.order.kernel,
             executable: self.executable.clone(),
+            nonce: made.nonce,
+            incoming: made.incoming,
         };
+        let death = if relay.incoming.is_some() { Death::HandOver } else { Death::AtOnce };
         let engine = self.engine.again()?;
         let (container, runtime, image) = (made.container, self.runtime.name.clone(), made.image);
         let thread = std::thread::Builder::new().name("container".to_owned());
@@ -285,7 +390,7 @@ impl Container {
         let thread = thread.map_err(ContainerFault::Pipes)?;
         let streams = Streams { stdin: pipes.stdin.1, stdout: pipes.stdout.0, stderr: pipes.stderr.0 };
         let ends = Ends { streams: Some(streams), lifeline: pipes.lifeline.1, report };
-        Ok(Running::contained(ends, made.process, thread, made.range))
+        Ok(Running::contained(ends, made.process, thread, death, made.range))
     }
 }
 
@@ -294,6 +399,7 @@ impl Container {
 pub(crate) struct Attended {
     pub(crate) usage: Usage,
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) lost: Option<TransferFault>,
 }
 
 /// Stays with a container to its end, and sees it removed.
@@ -308,7 +414,7 @@ fn attend(
     let relayed = relay.run(transit);
     let told = reap::inspect(engine, container)?;
     reap::remove(engine, container)?;
-    let Relayed { usage, evidence } = relayed?;
+    let Relayed { usage, evidence, lost } = relayed?;
     let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
     let isolation = evidence.map(|(inside, outside)| Isolation {
         runtime,
@@ -317,8 +423,9 @@ fn attend(
         inside,
         host_boot_id: outside.boot_id,
         host_sees: outside.program,
+        nonce: outside.nonce,
     });
-    Ok(Attended { usage, isolation })
+    Ok(Attended { usage, isolation, lost })
 }
 
 /// Of a container that did not live to be read, the engine still knows whether memory was the reason.
@@ -338,6 +445,15 @@ struct Connection {
     order: Order,
     upper: OwnedFd,
     range: IdRange,
+    nonce: String,
+    incoming: Option<Incoming>,
+}
+
+/// What nobody else on this machine is called with.
+fn nonce() -> io::Result<String> {
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Both ends of the job's streams on this side: (read, write).

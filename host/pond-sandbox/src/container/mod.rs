@@ -1,5 +1,5 @@
 //! The container backends: one Docker Engine client with a runtime value. `docker` runs on the host's kernel, `gvisor` on one
-//! in user space.
+//! in user space, `firecracker` on that of a virtual machine.
 //!
 //! A job's plan, storage, user ids, collector and gateway are the native backend's; the engine makes the namespaces, the root and
 //! the limits that the launcher makes there. Objects pond makes bear its labels, and it touches no others.
@@ -16,8 +16,9 @@ mod relay;
 mod request;
 mod seccomp;
 mod stage;
+mod transfer;
 
-pub use canary::{Isolation, Mismatch, Program};
+pub use canary::{Isolation, Mismatch, Nonce, Program};
 pub use engine::EngineFault;
 pub use image::ImageFault;
 pub(crate) use launch::Attended;
@@ -26,3 +27,4 @@ pub use probe::{EngineSettings, ProbeFault};
 pub use reap::ReclaimFault;
 pub(crate) use reap::reclaim;
 pub use relay::RelayFault;
+pub use transfer::TransferFault;

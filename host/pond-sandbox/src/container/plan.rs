@@ -7,11 +7,16 @@
 use std::collections::BTreeMap;
 
 use pond_policy::limits::Limits;
-use pond_wire::contained::{Kernel, PROGRAM};
-use pond_wire::jail::{HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged};
+use pond_wire::contained::{Kernel, PROGRAM, Transfer, UNPACK};
+use pond_wire::jail::{
+    CheckoutView, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged,
+};
 
-use super::request::{BindOptions, Create, Healthcheck, HostConfig, LogConfig, Mount, RestartPolicy, Ulimit};
+use super::request::{
+    BindOptions, Create, Exec, Healthcheck, HostConfig, LogConfig, Mount, RestartPolicy, Ulimit,
+};
 use super::seccomp;
+use super::transfer::rooms;
 
 /// Which job a container is for, and whose state directory knows that job. Pond touches no container without both.
 pub(super) const JOB_LABEL: &str = "io.pond.job";
@@ -52,10 +57,15 @@ pub(super) struct Facts<'a> {
     pub(super) plan: &'a JailPlan,
     pub(super) limits: Limits,
     pub(super) kernel: Kernel,
+    pub(super) transfer: Transfer,
     /// The job's user and group on the host.
     pub(super) id: u32,
     pub(super) runtime: &'a str,
     pub(super) image: &'a str,
+    /// Variables that the image would set, and must not.
+    pub(super) unset: &'a [String],
+    /// What only pid 1 of this container is called with.
+    pub(super) nonce: &'a str,
     /// The directory with the job's staged storage and files.
     pub(super) stage: &'a str,
     pub(super) executable: &'a str,
@@ -90,8 +100,9 @@ pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
         user: format!("{0}:{0}", facts.id),
         image: facts.image.to_owned(),
         entrypoint: vec![PROGRAM.to_owned()],
-        cmd: Vec::new(),
-        env: Vec::new(),
+        cmd: vec![facts.nonce.to_owned()],
+        // A name without a value takes the image's away.
+        env: facts.unset.to_vec(),
         working_dir: "/".to_owned(),
         labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         healthcheck: Healthcheck { test: vec!["NONE".to_owned()] },
@@ -110,7 +121,6 @@ pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
 fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     let memory = facts.limits.memory.bytes();
-    let tmpfs = [("/dev/shm", tmpfs(facts.plan.shm)), ("/tmp", tmpfs(facts.plan.tmp))];
     Ok(HostConfig {
         runtime: facts.runtime.to_owned(),
         network_mode: "none".to_owned(),
@@ -124,7 +134,7 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
         masked_paths: texts(&MASKED),
         readonly_paths: texts(&READ_ONLY),
         mounts: mounts(facts),
-        tmpfs: BTreeMap::from(tmpfs.map(|(path, options)| (path.to_owned(), options))),
+        tmpfs: tmpfs_mounts(facts),
         ulimits: ulimits(&facts.plan.rlimits),
         memory,
         // Memory and swap together: no swap.
@@ -143,19 +153,61 @@ const GVISOR_THREADS: u64 = 256;
 
 fn own_threads(kernel: Kernel) -> u64 {
     match kernel {
-        Kernel::Host => 0,
+        // A machine's own threads are not in the job's group.
+        Kernel::Host | Kernel::Machine => 0,
         Kernel::Gvisor => GVISOR_THREADS,
     }
 }
 
+fn tmpfs_mounts(facts: &Facts<'_>) -> BTreeMap<String, String> {
+    let everybodys = |cap| format!("{},mode=1777", tmpfs(cap));
+    let mut mounts = vec![("/dev/shm", everybodys(facts.plan.shm)), ("/tmp", everybodys(facts.plan.tmp))];
+    match facts.transfer {
+        Transfer::Bind => {}
+        Transfer::Stream => {
+            let [workspace, home] = rooms(facts.limits);
+            let of = |owner: u32, cap| format!("{},mode=0755,uid={owner},gid={owner}", tmpfs(cap));
+            mounts.push((WORKSPACE, of(owner(facts.plan, facts.id), workspace)));
+            mounts.push((HOME, of(facts.id, home)));
+        }
+    }
+    mounts.into_iter().map(|(path, options)| (path.to_owned(), options)).collect()
+}
+
 fn tmpfs(cap: TmpfsCap) -> String {
-    format!("rw,exec,nosuid,nodev,size={},nr_inodes={},mode=1777", cap.bytes, cap.inodes)
+    format!("rw,exec,nosuid,nodev,size={},nr_inodes={}", cap.bytes, cap.inodes)
+}
+
+/// Whose a copy is that travels as a stream. One that the job must not change is somebody else's, of the same job's range.
+pub(super) fn owner(plan: &JailPlan, job: u32) -> u32 {
+    match plan.checkout {
+        CheckoutView::ReadOnly(_) => job + 1,
+        CheckoutView::Copy(_) | CheckoutView::Empty => job,
+    }
+}
+
+/// What fills a directory of the container from its input.
+pub(super) fn unpacker(target: &str, owner: u32) -> Exec {
+    Exec {
+        user: format!("{owner}:{owner}"),
+        cmd: [PROGRAM, UNPACK, target].map(str::to_owned).to_vec(),
+        env: Vec::new(),
+        working_dir: "/".to_owned(),
+        privileged: false,
+        attach_stdin: true,
+        attach_stdout: true,
+        attach_stderr: true,
+        tty: false,
+    }
 }
 
 fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
     let stage = facts.stage;
-    let storage = [(staged::WORKSPACE, WORKSPACE), (staged::HOME, HOME)]
-        .map(|(name, target)| bind(&format!("{stage}/{name}"), target, false));
+    let shared: &[_] = match facts.transfer {
+        Transfer::Bind => &[(staged::WORKSPACE, WORKSPACE), (staged::HOME, HOME)],
+        Transfer::Stream => &[],
+    };
+    let storage = shared.iter().map(|(name, target)| bind(&format!("{stage}/{name}"), target, false));
     let files = facts.plan.root.iter().filter_map(|entry| match entry {
         RootEntry::Bind { path, source, .. } => Some(bind(source, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
@@ -203,4 +255,4 @@ pub(super) fn id_of(base: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use http::Method;
 use pond_policy::backend::Backend;
-use pond_wire::contained::Kernel;
+use pond_wire::contained::{Kernel, Transfer};
 
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::request::{Info, Runtime, Version};
@@ -36,6 +36,12 @@ pub enum ProbeFault {
         "{backend}: no runtime for it is registered with the container engine; it has {registered}. {advice}"
     )]
     Absent { backend: &'static str, registered: String, advice: &'static str },
+    #[error("POND_CONTAINER_TRANSFER is {0:?}: set it to bind or stream, or unset it")]
+    Transfer(String),
+    #[error(
+        "a virtual machine shares no directory with this host, so its copy cannot be bound; unset POND_CONTAINER_TRANSFER"
+    )]
+    NotShared,
     #[error("{0} is not a container backend")]
     NotAContainer(&'static str),
 }
@@ -46,6 +52,7 @@ pub struct EngineSettings {
     pub docker_host: Option<String>,
     pub gvisor_runtime: Option<String>,
     pub kata_runtime: Option<String>,
+    pub transfer: Option<String>,
 }
 
 /// A runtime of the engine, and whose kernel its containers run on if it is what it claims.
@@ -54,6 +61,7 @@ pub(super) struct Chosen {
     pub(super) name: String,
     pub(super) kernel: Kernel,
     pub(super) loopback: Loopback,
+    pub(super) transfer: Transfer,
 }
 
 /// Whose the loopback interface is that a job sees.
@@ -148,7 +156,7 @@ fn choose(
         Backend::Firecracker => (
             settings.kata_runtime.as_deref(),
             &KATA,
-            Kernel::Host,
+            Kernel::Machine,
             "Install Kata Containers and register it in /etc/docker/daemon.json, or name it in SWARM_KATA_RUNTIME",
         ),
     };
@@ -167,8 +175,19 @@ fn choose(
     let loopback = match kernel {
         Kernel::Host => Loopback::Namespace,
         Kernel::Gvisor => gvisor_loopback(registered.get(&found)),
+        Kernel::Machine => Loopback::Private,
     };
-    Ok(Chosen { name: found, kernel, loopback })
+    Ok(Chosen { name: found, kernel, loopback, transfer: transfer(kernel, settings.transfer.as_deref())? })
+}
+
+/// A virtual machine takes the copy as a stream; elsewhere that is for whoever asks for it.
+fn transfer(kernel: Kernel, told: Option<&str>) -> Result<Transfer, ProbeFault> {
+    match (kernel, told) {
+        (_, Some("stream")) | (Kernel::Machine, None | Some("")) => Ok(Transfer::Stream),
+        (Kernel::Host | Kernel::Gvisor, None | Some("" | "bind")) => Ok(Transfer::Bind),
+        (Kernel::Machine, Some("bind")) => Err(ProbeFault::NotShared),
+        (_, Some(other)) => Err(ProbeFault::Transfer(other.to_owned())),
+    }
 }
 
 /// gVisor uses the namespace's own loopback only when told to; otherwise it brings a network stack.
@@ -224,6 +243,22 @@ mod tests {
         assert_eq!(chosen(&names, Backend::Gvisor, &told("mine")).as_deref(), Ok("mine"));
         let fault = chosen(&names, Backend::Gvisor, &told("yours")).unwrap_err();
         assert!(fault.contains("\"yours\"") && fault.contains("mine, runc, runsc"), "{fault}");
+    }
+
+    #[test]
+    fn a_machine_streams_and_others_do_when_told() {
+        let told = |kernel, told| transfer(kernel, told).map_err(|fault| fault.to_string());
+        for kernel in [Kernel::Host, Kernel::Gvisor] {
+            assert_eq!(told(kernel, None), Ok(Transfer::Bind));
+            assert_eq!(told(kernel, Some("bind")), Ok(Transfer::Bind));
+            assert_eq!(told(kernel, Some("stream")), Ok(Transfer::Stream));
+        }
+        assert_eq!(told(Kernel::Machine, None), Ok(Transfer::Stream));
+        assert_eq!(told(Kernel::Machine, Some("stream")), Ok(Transfer::Stream));
+        assert!(told(Kernel::Machine, Some("bind")).unwrap_err().contains("shares no directory"));
+        for kernel in [Kernel::Host, Kernel::Gvisor, Kernel::Machine] {
+            assert!(told(kernel, Some("tar")).unwrap_err().contains("\"tar\""));
+        }
     }
 
     #[test]

@@ -10,14 +10,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pond_wire::contained::{Evidence, Kernel, Kind, MAX_PIECE, frame};
+use pond_wire::contained::{Evidence, Kernel, Kind, MAX_PIECE, PROGRAM, frame};
 use pond_wire::jail::{Report, ReportFault, Start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
-use super::canary::{Mismatch, Outside, Program, judge};
+use super::canary::{Mismatch, Nonce, Outside, Program, judge};
 use super::frames::{Frames, FramesFault};
+use super::transfer::{Incoming, TransferFault};
+use crate::native::STOP_WORD;
 use crate::native::cgroup::{self, Usage};
 
 /// How long an engine may take to tell of what a dead container had written.
@@ -25,6 +27,12 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// How long pid 1 may take to end once it was told to; what it reported stands.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long pid 1 may take to end the job once it was told to; less than a supervisor waits for a killed job.
+const STOP: Duration = Duration::from_secs(3);
+
+/// How long what the job wrote may take to come out.
+const HAND_OVER: Duration = Duration::from_secs(300);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RelayFault {
@@ -62,6 +70,10 @@ pub(super) struct Relay {
     pub(super) kernel: Kernel,
     /// Pond's own file, which is pid 1.
     pub(super) executable: String,
+    /// What only pid 1 of this container is called with.
+    pub(super) nonce: String,
+    /// Where the job's files go when they come out, until they have.
+    pub(super) incoming: Option<Incoming>,
 }
 
 /// What is known of a container at its end.
@@ -71,6 +83,8 @@ pub(super) struct Relayed {
     pub(super) usage: Option<Usage>,
     /// What was seen of its kernel, where it got that far.
     pub(super) evidence: Option<(Evidence, Outside)>,
+    /// Why what the job wrote did not all come out.
+    pub(super) lost: Option<TransferFault>,
 }
 
 /// What is on its way.
@@ -85,6 +99,11 @@ pub(super) struct Transit {
     usage: Option<Usage>,
     evidence: Option<(Evidence, Outside)>,
     engine_ended: bool,
+    /// When pid 1 was told to end the job.
+    stopping: Option<Instant>,
+    /// When the job had ended and its files began to come out.
+    handing_over: Option<Instant>,
+    lost: Option<TransferFault>,
     /// When pid 1 was told that it may end.
     farewell: Option<Instant>,
     dead_since: Option<Instant>,
@@ -115,7 +134,9 @@ impl Relay {
         loop {
             match self.turn(&mut transit) {
                 Ok(true) => {
-                    return Ok(Relayed { usage: transit.usage, evidence: transit.evidence });
+                    let Transit { usage, evidence, lost, .. } = transit;
+                    let lost = lost.or(self.incoming.map(|_| TransferFault::Unfinished));
+                    return Ok(Relayed { usage, evidence, lost });
                 }
                 Ok(false) => {}
                 Err(fault) => {
@@ -134,9 +155,12 @@ impl Relay {
             transit.dead_since = Some(Instant::now());
             self.report = None;
         }
-        if lifeline {
+        if lifeline && transit.handing_over.is_none() {
             self.kill()?;
-            (self.lifeline, self.stdout, self.stderr) = (None, None, None);
+            (self.stdout, self.stderr) = (None, None);
+        }
+        if lifeline {
+            self.lifeline = None;
         }
         if report {
             self.hear_supervisor(transit)?;
@@ -149,14 +173,48 @@ impl Relay {
         }
         self.sort(transit)?;
         self.flush(transit)?;
-        if transit.farewell.is_some_and(|since| since.elapsed() > FAREWELL) {
-            self.kill()?;
-        }
+        self.keep_time(transit)?;
         match transit.dead_since {
             None if transit.engine_ended => Err(RelayFault::EngineGone),
             None => Ok(false),
             Some(since) => Ok(transit.has_room() && (transit.engine_ended || since.elapsed() > LAST_WORDS)),
         }
+    }
+
+    /// Ends what takes too long.
+    fn keep_time(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
+        let is_late = |since: Option<Instant>, most| since.is_some_and(|since| since.elapsed() > most);
+        let is_handing_over = self.incoming.is_some() && transit.handing_over.is_some();
+        if is_handing_over && is_late(transit.handing_over, HAND_OVER) {
+            self.lose(TransferFault::TooSlow(HAND_OVER.as_secs()), transit)?;
+        }
+        let has_not_stopped = is_late(transit.stopping, STOP) && transit.handing_over.is_none();
+        if has_not_stopped || is_late(transit.farewell, FAREWELL) {
+            self.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Nothing of what the job wrote is used; the run stands.
+    fn lose(&mut self, fault: TransferFault, transit: &mut Transit) -> Result<(), RelayFault> {
+        (self.incoming, transit.lost) = (None, Some(fault));
+        self.kill()
+    }
+
+    /// More of what the job wrote. Once it is whole, pid 1 may go.
+    fn take_in(&mut self, bytes: &[u8], transit: &mut Transit) -> Result<(), RelayFault> {
+        let Some(incoming) = self.incoming.as_mut().filter(|_| transit.handing_over.is_some()) else {
+            return Ok(());
+        };
+        if let Err(fault) = incoming.push(bytes) {
+            return self.lose(fault, transit);
+        }
+        if incoming.is_over() {
+            self.incoming = None;
+            transit.say(Kind::Leave, &[]);
+            transit.farewell.get_or_insert_with(Instant::now);
+        }
+        Ok(())
     }
 
     /// Which of engine, lifeline, process, supervisor and input have something for us.
@@ -182,7 +240,7 @@ impl Relay {
         let open = asked.iter().filter_map(|(fd, flags)| Some(PollFd::from_borrowed_fd((*fd)?, *flags)));
         let mut fds: Vec<_> = open.collect();
         let moment = Timespec { tv_sec: 1, tv_nsec: 0 };
-        let is_ending = transit.dead_since.or(transit.farewell);
+        let is_ending = transit.dead_since.or(transit.farewell).or(transit.handing_over).or(transit.stopping);
         match poll(&mut fds, is_ending.map(|_| &moment)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(RelayFault::Relay(errno.into())),
@@ -193,16 +251,30 @@ impl Relay {
         Ok([engine, lifeline, process, report, stdin])
     }
 
-    /// The supervisor's only word is go. One that is gone has closed the lifeline too.
+    /// The supervisor's words are go and, where a killed job's files would be lost, stop. One that is gone has closed the
+    /// lifeline too.
     fn hear_supervisor(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
         let Some(report) = &self.report else { return Ok(()) };
-        match pond_sys::socket::receive(report, &mut [0; 8]) {
+        let mut word = [0; 8];
+        match pond_sys::socket::receive(report, &mut word) {
             Ok((0, _)) => self.report = None,
+            Ok(_) if word.first() == Some(&STOP_WORD) => return self.stop(transit),
             Ok(_) => {
                 transit.may_begin = true;
                 transit.begin();
             }
             Err(fault) => return Err(RelayFault::Relay(fault)),
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
+        if !transit.has_begun {
+            return self.kill();
+        }
+        if transit.stopping.is_none() {
+            transit.stopping = Some(Instant::now());
+            transit.say(Kind::Stop, &[]);
         }
         Ok(())
     }
@@ -248,9 +320,14 @@ impl Relay {
                     transit.evidence = Some((seen, outside));
                     transit.begin();
                 }
-                Kind::Report | Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Leave => {
-                    self.pass_on(Report::decode(&payload)?, transit);
-                }
+                Kind::Kept => self.take_in(&payload, transit)?,
+                Kind::Report
+                | Kind::Order
+                | Kind::Go
+                | Kind::Input
+                | Kind::InputEnd
+                | Kind::Stop
+                | Kind::Leave => self.pass_on(Report::decode(&payload)?, transit),
             }
             self.flush(transit)?;
         }
@@ -264,7 +341,7 @@ impl Relay {
         let theirs = of(&format!("/proc/{}/exe", self.pid.as_raw_nonzero()))?;
         let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
         let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
-        Ok(Outside { boot_id, version, program })
+        Ok(Outside { boot_id, version, program, nonce: seen(&self.nonce)? })
     }
 
     fn pass_on(&mut self, report: Report, transit: &mut Transit) {
@@ -274,8 +351,12 @@ impl Relay {
             Report::Exited { .. } | Report::Signaled { .. } => {
                 // While pid 1 waits for a farewell its control group is still there to be read.
                 transit.usage = cgroup::usage_of(self.pid).ok();
-                transit.say(Kind::Leave, &[]);
-                transit.farewell.get_or_insert_with(Instant::now);
+                if self.incoming.is_some() {
+                    transit.handing_over.get_or_insert_with(Instant::now);
+                } else {
+                    transit.say(Kind::Leave, &[]);
+                    transit.farewell.get_or_insert_with(Instant::now);
+                }
                 &[]
             }
             Report::Started | Report::Doors | Report::Failed { .. } => &[],
@@ -284,6 +365,10 @@ impl Relay {
         if let Some(socket) = &self.report
             && let Err(_gone) = pond_sys::socket::send(socket, &report.encode(), descriptors)
         {}
+        // The job is dead, by the word of pid 1; only its files are still to come, and nobody has to wait for them here.
+        if transit.handing_over.is_some() {
+            self.report = None;
+        }
     }
 
     /// As much as everybody takes now. What nobody takes any more is dropped.
@@ -300,7 +385,9 @@ impl Relay {
             }
         }
         // Nothing more will come from a dead container, and the pipes must end for whoever reads them.
-        if transit.dead_since.is_some() && transit.engine_ended && transit.has_room() {
+        let is_silent =
+            transit.dead_since.is_some() && transit.engine_ended || transit.handing_over.is_some();
+        if is_silent && transit.has_room() {
             (self.stdout, self.stderr) = (None, None);
         }
         Ok(())
@@ -312,6 +399,18 @@ impl Relay {
             Err(errno) => Err(RelayFault::Kill(errno.into())),
         }
     }
+}
+
+/// Whether a process of this host was called as pid 1 of the container was.
+fn seen(nonce: &str) -> io::Result<Nonce> {
+    let called = [PROGRAM, nonce].map(|word| format!("{word}\0")).concat();
+    for entry in std::fs::read_dir("/proc")? {
+        // A process may end while it is looked at.
+        if std::fs::read(entry?.path().join("cmdline")).is_ok_and(|words| words == called.as_bytes()) {
+            return Ok(Nonce::Visible);
+        }
+    }
+    Ok(Nonce::Hidden)
 }
 
 fn write_some(pipe: &mut Option<OwnedFd>, waiting: &mut Vec<u8>) -> Result<(), RelayFault> {

@@ -98,6 +98,33 @@ pub(super) struct RestartPolicy {
     pub(super) name: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Exec {
+    pub(super) user: String,
+    pub(super) cmd: Vec<String>,
+    pub(super) env: Vec<String>,
+    pub(super) working_dir: String,
+    pub(super) privileged: bool,
+    pub(super) attach_stdin: bool,
+    pub(super) attach_stdout: bool,
+    pub(super) attach_stderr: bool,
+    pub(super) tty: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct ExecStart {
+    pub(super) detach: bool,
+    pub(super) tty: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Executed {
+    pub(super) id: String,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Created {
@@ -144,6 +171,8 @@ pub(super) struct RanUnder {
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Image {
     pub(super) id: String,
+    #[serde(default)]
+    pub(super) os: String,
     #[serde(rename = "RootFS")]
     pub(super) root: Layers,
     #[serde(default)]

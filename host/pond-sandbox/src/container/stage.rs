@@ -70,6 +70,25 @@ impl Stage {
     }
 }
 
+/// The job's copy and its home, for a container that does not bind them. While this is held the mounts live, names or not.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) workspace: OwnedFd,
+    pub(super) home: OwnedFd,
+}
+
+impl Stage {
+    pub(super) fn parcel(&self) -> Result<Parcel, StageFault> {
+        let open = |name: &str| {
+            let path = self.directory.join(name);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::open(&path, flags, Mode::empty())
+                .map_err(|errno| StageFault::Make { path, source: errno.into() })
+        };
+        Ok(Parcel { workspace: open(staged::WORKSPACE)?, home: open(staged::HOME)? })
+    }
+}
+
 /// Idempotent. What a container holds stays with it.
 pub(super) fn take_down(directory: &Path) -> Result<(), StageFault> {
     let failed = |source| StageFault::TakeDown { path: directory.to_owned(), source };

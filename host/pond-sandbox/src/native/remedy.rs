@@ -65,7 +65,8 @@ pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
         | Step::DropIdentity
         | Step::DropCapabilities
         | Step::NoNewPrivileges
-        | Step::GuardInit => None,
+        | Step::GuardInit
+        | Step::Unpack => None,
     }
 }
 

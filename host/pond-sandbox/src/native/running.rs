@@ -12,7 +12,7 @@ use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
-use crate::container::{Attended, ContainerFault, Isolation};
+use crate::container::{Attended, ContainerFault, Isolation, TransferFault};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunningFault {
@@ -84,8 +84,21 @@ pub struct Running {
 enum Hold {
     Group(JobCgroup),
     /// Killed with its first process; whoever attends it sees it removed.
-    Container(Attendant),
+    Container(Attendant, Death),
 }
+
+/// How a container's job is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// With its pid 1.
+    AtOnce,
+    /// By its pid 1, which then hands over what it wrote: whoever attends it is told, and kills both if that takes too long.
+    HandOver,
+}
+
+/// What tells whoever attends a container to end its job; any other word lets it begin.
+pub(crate) const STOP_WORD: u8 = 2;
+const GO_WORD: u8 = 1;
 
 /// The thread that stays with a container to its end. Dropping this waits for it.
 #[derive(Debug)]
@@ -112,6 +125,8 @@ pub struct Over {
     pub usage: cgroup::Usage,
     /// What was seen of a container's kernel before the job began.
     pub isolation: Option<Isolation>,
+    /// Why what a container's job wrote did not all come out: then there is nothing to collect.
+    pub lost: Option<TransferFault>,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
 }
@@ -186,6 +201,7 @@ impl Running {
         ends: Ends,
         init: OwnedFd,
         attendant: JoinHandle<Result<Attended, ContainerFault>>,
+        death: Death,
         range: IdRange,
     ) -> Self {
         Self {
@@ -197,7 +213,7 @@ impl Running {
             upper: None,
             ending: None,
             lifeline: ends.lifeline,
-            hold: Hold::Container(Attendant(Some(attendant))),
+            hold: Hold::Container(Attendant(Some(attendant)), death),
             _range: Some(range),
         }
     }
@@ -243,15 +259,22 @@ impl Running {
 
     /// Lets a job begin that was launched to wait for it.
     pub fn go(&self) -> Result<(), RunningFault> {
-        match pond_sys::socket::send(&self.report, &[1], &[]) {
-            // It ended before it could begin; its report says why.
+        self.tell(GO_WORD).map_err(RunningFault::Go)
+    }
+
+    fn tell(&self, word: u8) -> std::io::Result<()> {
+        match pond_sys::socket::send(&self.report, &[word], &[]) {
+            // It has ended; its report says why.
             Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.map_err(RunningFault::Go),
+            other => other,
         }
     }
 
     /// Kills everything inside, at once. Killing what is already dead is no error.
     pub fn kill(&self) -> Result<(), RunningFault> {
+        if let Hold::Container(_, Death::HandOver) = &self.hold {
+            return self.tell(STOP_WORD).map_err(RunningFault::Kill);
+        }
         if let Some(init) = &self.init {
             match rustix::process::pidfd_send_signal(init, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
@@ -260,7 +283,7 @@ impl Running {
         }
         match &self.hold {
             Hold::Group(group) => Ok(group.kill()?),
-            Hold::Container(_) => Ok(()),
+            Hold::Container(..) => Ok(()),
         }
     }
 
@@ -270,19 +293,19 @@ impl Running {
         if let Some(init) = &self.init {
             await_death(init);
         }
-        let (usage, isolation) = match self.hold {
+        let (usage, isolation, lost) = match self.hold {
             Hold::Group(group) => {
                 let usage = group.usage()?;
                 group.kill()?;
                 group.remove()?;
-                (usage, None)
+                (usage, None, None)
             }
-            Hold::Container(attendant) => {
-                let Attended { usage, isolation } = attendant.finish()?;
-                (usage, isolation)
+            Hold::Container(attendant, _) => {
+                let Attended { usage, isolation, lost } = attendant.finish()?;
+                (usage, isolation, lost)
             }
         };
-        Ok(Over { ending, usage, isolation, upper: self.upper.map(Upper) })
+        Ok(Over { ending, usage, isolation, lost, upper: self.upper.map(Upper) })
     }
 }
 

@@ -38,6 +38,11 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 pub(super) const SEARCH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
+/// Whether programs are looked for in this place whoever asks.
+pub(crate) fn is_usual(place: &str) -> bool {
+    SEARCH.contains(&place)
+}
+
 /// One place of the host and what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {

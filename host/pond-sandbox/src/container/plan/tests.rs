@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn jail_plan() -> JailPlan {
+pub(crate) fn jail_plan() -> JailPlan {
     let bind = |path: &str, kind| RootEntry::Bind { path: path.to_owned(), source: path.to_owned(), kind };
     let file = |path: &str| RootEntry::File { path: path.to_owned(), content: format!("of {path}\n") };
     JailPlan {
@@ -52,15 +52,22 @@ fn jail_plan() -> JailPlan {
 }
 
 fn requested(kernel: Kernel, runtime: &str) -> Value {
+    requested_by(kernel, runtime, Transfer::Bind, &jail_plan())
+}
+
+fn requested_by(kernel: Kernel, runtime: &str, transfer: Transfer, plan: &JailPlan) -> Value {
     let block = Node::Map(vec![("profile".to_owned(), Node::text("untrusted-code-test"))]);
     let policy = pond_policy::sandbox::resolve(Some(&block), &Settings::default()).unwrap();
     let facts = Facts {
-        plan: &jail_plan(),
+        plan,
         limits: policy.limits().unwrap(),
         kernel,
+        transfer,
         id: 1_879_049_192,
         runtime,
         image: "sha256:0123",
+        unset: &["PATH".to_owned()],
+        nonce: "nonce",
         stage: "/state/scratch/.job.stage",
         executable: "/opt/pond",
         job: "job",
@@ -84,7 +91,7 @@ fn limit(name: &str, value: u64) -> Value {
 fn the_request_is_exactly_this() {
     let expected = json!({
         "Hostname": "pond", "User": "1879049192:1879049192", "Image": "sha256:0123",
-        "Entrypoint": ["/.pond/init"], "Cmd": [], "Env": [], "WorkingDir": "/",
+        "Entrypoint": ["/.pond/init"], "Cmd": ["nonce"], "Env": ["PATH"], "WorkingDir": "/",
         "Labels": { "io.pond.job": "job", "io.pond.state": "fe-1" },
         "Healthcheck": { "Test": ["NONE"] },
         "OpenStdin": true, "StdinOnce": true,
@@ -136,6 +143,57 @@ fn gvisor_differs_in_its_runtime_and_in_room_for_its_own_threads() {
     request["HostConfig"]["Runtime"] = expected["HostConfig"]["Runtime"].clone();
     request["HostConfig"]["PidsLimit"] = expected["HostConfig"]["PidsLimit"].clone();
     assert_eq!(request, expected);
+}
+
+#[test]
+fn a_machine_is_given_files_and_room_and_no_directory() {
+    let mut plan = jail_plan();
+    plan.root.retain(|entry| !matches!(entry, RootEntry::Bind { .. }));
+    let request = requested_by(Kernel::Machine, "kata-fc", Transfer::Stream, &plan);
+    let host = &request["HostConfig"];
+    assert_eq!(host["Runtime"], "kata-fc");
+    assert_eq!(
+        host["Mounts"],
+        json!([
+            bound("/state/scratch/.job.stage/passwd", "/etc/passwd", true),
+            bound("/opt/pond", "/.pond/init", true),
+        ])
+    );
+    let own = "mode=0755,uid=1879049192,gid=1879049192";
+    let room = "rw,exec,nosuid,nodev,size=1073741824,nr_inodes=262144";
+    assert_eq!(
+        host["Tmpfs"],
+        json!({
+            "/dev/shm": "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=1777",
+            "/home/pond": format!("rw,exec,nosuid,nodev,size=536870912,nr_inodes=262144,{own}"),
+            "/tmp": "rw,exec,nosuid,nodev,size=268435456,nr_inodes=65536,mode=1777",
+            "/workspace": format!("{room},{own}"),
+        })
+    );
+    // Everything else is as for any other container.
+    let mut rest = request.clone();
+    let mut expected = requested(Kernel::Host, "runc");
+    for field in ["Runtime", "Mounts", "Tmpfs"] {
+        rest["HostConfig"][field].take();
+        expected["HostConfig"][field].take();
+    }
+    assert_eq!(rest, expected);
+    // What the job must not change is not the job's.
+    plan.checkout =
+        CheckoutView::ReadOnly(pond_wire::jail::CheckoutPath { path: "/c".to_owned(), device: 1, inode: 2 });
+    let request = requested_by(Kernel::Machine, "kata-fc", Transfer::Stream, &plan);
+    let theirs = format!("{room},mode=0755,uid=1879049193,gid=1879049193");
+    assert_eq!(request["HostConfig"]["Tmpfs"]["/workspace"], theirs);
+}
+
+#[test]
+fn whoever_unpacks_is_nobody_special() {
+    let exec = serde_json::to_value(unpacker("/workspace", 7)).unwrap();
+    let expected = json!({
+        "User": "7:7", "Cmd": ["/.pond/init", "unpack", "/workspace"], "Env": [], "WorkingDir": "/",
+        "Privileged": false, "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Tty": false,
+    });
+    assert_eq!(exec, expected);
 }
 
 #[test]
