@@ -64,6 +64,16 @@ pub enum TransferFault {
     TooSlow(u64),
 }
 
+impl TransferFault {
+    /// A socket that was waited for long enough says the same as one that would have to be waited for.
+    fn sending(fault: io::Error) -> Self {
+        match fault.kind() {
+            io::ErrorKind::WouldBlock => Self::Send(io::ErrorKind::TimedOut.into()),
+            _ => Self::Send(fault),
+        }
+    }
+}
+
 /// How long whoever unpacks may take over one piece.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -74,6 +84,7 @@ pub(super) fn deliver(
     readers: Readers,
     caps: TreeCaps,
 ) -> Result<Sent, TransferFault> {
+    stream.set_nonblocking(false).map_err(TransferFault::Send)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(TransferFault::Send)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(TransferFault::Send)?;
     match send(root, readers, caps, &mut stream) {
@@ -110,7 +121,7 @@ fn answer(stream: &mut UnixStream, early: &[u8]) -> Result<Report, TransferFault
             Some(_) => return Err(TransferFault::Unclear),
             None => {}
         }
-        let length = stream.read(&mut piece).map_err(TransferFault::Send)?;
+        let length = stream.read(&mut piece).map_err(TransferFault::sending)?;
         if length == 0 {
             return Err(TransferFault::Unclear);
         }

@@ -38,7 +38,7 @@ pub(crate) fn send(
     let root = openat(root, c".", READ | OFlags::DIRECTORY, Mode::empty())
         .map_err(|errno| TransferFault::Read { path: ".".to_owned(), source: errno.into() })?;
     let sent = sending.directory(&root, b"", 0)?;
-    sending.to.flush().map_err(TransferFault::Send)?;
+    sending.to.flush().map_err(TransferFault::sending)?;
     Ok(sent)
 }
 
@@ -151,7 +151,7 @@ impl<W: Write> Sending<W> {
             }
             let bytes = piece.get(..length).unwrap_or_default();
             digest.update(bytes);
-            self.to.write_all(bytes).map_err(TransferFault::Send)?;
+            self.to.write_all(bytes).map_err(TransferFault::sending)?;
             left = left.saturating_sub(u64::try_from(length).unwrap_or(u64::MAX));
         }
         Ok(Leaf::file(self.mode(&stat), digest))
@@ -170,6 +170,6 @@ impl<W: Write> Sending<W> {
 
     fn say(&mut self, entry: &Entry) -> Result<(), TransferFault> {
         let bytes = entry.encode().ok_or(TransferFault::Send(io::ErrorKind::InvalidData.into()))?;
-        self.to.write_all(&bytes).map_err(TransferFault::Send)
+        self.to.write_all(&bytes).map_err(TransferFault::sending)
     }
 }
