@@ -31,7 +31,7 @@ fn failures(report: &Value) -> Vec<&str> {
     failed.map(|check| check["code"].as_str().unwrap()).collect()
 }
 
-fn statement(directory: &Path) -> Value {
+pub(crate) fn statement(directory: &Path) -> Value {
     let envelope: Value =
         serde_json::from_slice(&std::fs::read(directory.join("statement.dsse.json")).unwrap()).unwrap();
     let decode =

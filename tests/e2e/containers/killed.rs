@@ -12,10 +12,15 @@ use crate::support::{World, first_line, loops, names};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A job that runs on until it is ended.
-fn start(daemon: &Daemon, world: &World) -> Child {
+fn start(daemon: &Daemon, world: &World, way: &str) -> Child {
     let arguments = ["run", "--backend", "docker", "--", "sh", "-c", "echo ready; sleep 1000"];
-    let mut child =
-        daemon.pond(world, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = daemon
+        .pond(world, &arguments)
+        .env("POND_CONTAINER_TRANSFER", way)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     assert_eq!(first_line(&mut child), "ready\n");
     child
 }
@@ -56,6 +61,15 @@ fn nothing_of_ours_is_left(daemon: &Daemon, world: &World, bystanders: &[String]
 
 #[test]
 fn whatever_is_killed_nothing_of_a_job_stays() {
+    killed("bind");
+}
+
+#[test]
+fn whatever_is_killed_nothing_of_a_streamed_job_stays() {
+    killed("stream");
+}
+
+fn killed(way: &str) {
     let (mut daemon, world) = (Daemon::start(), World::new());
     // A first run brings the image.
     assert_eq!(daemon.run(&world, &["run", "-q", "--backend", "docker", "--", "true"]).code, 0);
@@ -64,7 +78,7 @@ fn whatever_is_killed_nothing_of_a_job_stays() {
     let mut bystanders = daemon.containers();
 
     // pond: the stream of pid 1 ends, and with it the job, before any sweep.
-    let mut pond = start(&daemon, &world);
+    let mut pond = start(&daemon, &world, way);
     pond.kill().unwrap();
     pond.wait().unwrap();
     let running = |daemon: &Daemon| daemon.api("GET", "/containers/json", None) != Value::Array(Vec::new());
@@ -73,7 +87,7 @@ fn whatever_is_killed_nothing_of_a_job_stays() {
     nothing_of_ours_is_left(&daemon, &world, &bystanders);
 
     // The name of a container proves nothing: somebody else's in its place stays.
-    let mut pond = start(&daemon, &world);
+    let mut pond = start(&daemon, &world, way);
     pond.kill().unwrap();
     pond.wait().unwrap();
     eventually("the container ends with pond", || !running(&daemon));
@@ -86,7 +100,7 @@ fn whatever_is_killed_nothing_of_a_job_stays() {
     nothing_of_ours_is_left(&daemon, &world, &bystanders);
 
     // The engine: the job is killed without it, and removed when it is back.
-    let pond = start(&daemon, &world);
+    let pond = start(&daemon, &world, way);
     daemon.kill();
     let output = pond.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -49,7 +49,10 @@ fn a_machine_that_is_none_is_refused() {
     };
     let sealed = ["--profile", "untrusted-code-read", "--image", "tools"];
     for runtime in ["", "kata-fc", LIAR, "runc"] {
-        refused(&run(&sealed, runtime), "isolation_mismatch: the runtime that should be a virtual machine runs");
+        refused(
+            &run(&sealed, runtime),
+            "isolation_mismatch: the runtime that should be a virtual machine runs",
+        );
     }
     // gVisor is no machine either, whatever it is called.
     refused(&run(&sealed, "runsc"), "isolation_mismatch: the runtime that should be a virtual machine says");

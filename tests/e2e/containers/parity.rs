@@ -109,12 +109,7 @@ fn outcome(daemon: &Daemon, case: &Case, backend: &str, way: Way) -> Value {
     if way == Way::Streamed {
         pond.env("POND_CONTAINER_TRANSFER", "stream");
     }
-    let mut child = pond
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = pond.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A job that ends without reading leaves nobody to read it.
     drop(std::io::Write::write_all(&mut child.stdin.take().unwrap(), case.input.as_bytes()));
     let output = child.wait_with_output().unwrap();

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::daemon::Daemon;
+use crate::done::Done;
 use crate::support::World;
 
 /// Tries what Docker's own settings let through, and looks around.
@@ -41,10 +42,6 @@ print(json.dumps({
 #[test]
 fn a_job_on_docker_has_the_native_posture() {
     let (daemon, world) = (Daemon::start(), World::new());
-    let done = daemon
-        .run(&world, &["run", "-q", "--backend", "docker", "--tmp", "64m", "--", "python3", "-c", PROBE]);
-    assert_eq!(done.code, 0, "{done:?}");
-    let seen: Value = serde_json::from_str(&done.stdout).unwrap();
     let expected = serde_json::json!({
         "io_uring": 1, "ptrace": 1, "unshare": 1, "keyctl": 1, "clone3": 38, "tiocsti": 1,
         "vsock": 97, "audit": 97, "raw": 1,
@@ -60,5 +57,13 @@ fn a_job_on_docker_has_the_native_posture() {
         "tmp": [64 << 20, 16384],
         "writable": ["/home/pond", "/sys/fs/cgroup", "/tmp", "/workspace"],
     });
-    assert_eq!(seen, expected, "{seen:#}");
+    let arguments = ["run", "-q", "--backend", "docker", "--tmp", "64m", "--", "python3", "-c", PROBE];
+    // However the copy travels.
+    for way in ["bind", "stream"] {
+        let mut pond = daemon.pond(&world, &arguments);
+        let done = Done::of(pond.env("POND_CONTAINER_TRANSFER", way).output().unwrap());
+        assert_eq!(done.code, 0, "{done:?}");
+        let seen: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(seen, expected, "{way}: {seen:#}");
+    }
 }

@@ -12,7 +12,7 @@ set -e
 cat .git/config; stat -c '%n %a %Y %F' *; cat run/tool; readlink link
 echo after > changed; chmod +x plain; chmod -x run/tool; rm gone; rm -r tree; mkdir gone; echo new > gone/inside
 ln -sf /etc/shadow link; ln -s ../../.. escape; mkfifo pipe; mkdir -p a/b/c; printf 'x%.0s' 1 2 3 > a/b/c/f; : > a/empty
-ln changed hard; mv moved elsewhere; rm dir/leaf; rmdir dir; echo file > dir; head -c 200000 /dev/zero > zeros
+ln changed hard; mv moved elsewhere; ln -s plain moved; rm dir/leaf; rmdir dir; echo file > dir; head -c 200000 /dev/zero > zeros
 printf '#!/bin/sh\n' > a/script; chmod 755 a/script; touch same; mkdir -p build; echo o > build/out.o; echo x >> .git/config
 printf odd > "$(printf 'na\nme \377')"; truncate -s 2G sparse; mkdir shut; echo in > shut/in; chmod 000 shut changed
 i=0; d=deep; while [ $i -lt 70 ]; do mkdir $d; d=$d/d; i=$((i+1)); done; echo bottom > "${d%/d}/f"
@@ -30,12 +30,24 @@ git add -A . && git commit -q -m base
 
 /// What a run left: its record, patch and manifest, and what the job said.
 fn result(daemon: &Daemon, backend: &str, way: &str) -> Value {
+    // gVisor keeps a fifo on a bound file system to itself.
+    let job = if backend == "gvisor" { JOB.replace("mkfifo pipe", ":") } else { JOB.to_owned() };
     let world = World::new();
     let made = world.host_shell(SETUP);
     assert_eq!(made.code, 0, "{made:?}");
-    // What differs from one checkout to the next must not be seen.
-    let arguments =
-        ["run", "--json", "--keep-ignored", "--artifact", "build", "--backend", backend, "--", "sh", "-c", JOB];
+    let arguments = [
+        "run",
+        "--json",
+        "--keep-ignored",
+        "--artifact",
+        "build",
+        "--backend",
+        backend,
+        "--",
+        "sh",
+        "-c",
+        &job,
+    ];
     let mut pond = daemon.pond(&world, &arguments);
     pond.env("POND_CONTAINER_TRANSFER", way).env("TZ", "UTC");
     let done = Done::of(pond.output().unwrap());
@@ -61,7 +73,7 @@ fn result(daemon: &Daemon, backend: &str, way: &str) -> Value {
 fn steady(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     match words.as_slice() {
-        [name @ ("plain" | "run/tool"), ..] => line.replacen(name, name, 1),
+        ["plain", ..] => line.to_owned(),
         [name, mode, _, kind @ ..] if mode.len() == 3 && mode.bytes().all(|b| b.is_ascii_digit()) => {
             format!("{name} {mode} {}", kind.join(" "))
         }
@@ -74,8 +86,9 @@ fn both_ways(backend: &str) {
     let (bound, streamed) = (result(&daemon, backend, "bind"), result(&daemon, backend, "stream"));
     assert_eq!(streamed, bound);
     let text = streamed.to_string();
+    assert_eq!(text.contains("\"fifo\""), backend == "docker", "{streamed:#}");
     // The whole of it was there to compare.
-    for part in ["too_deep", "file_too_large", "fifo", "\"deleted\"", "type_changed", "escape", "zeros"] {
+    for part in ["too_deep", "file_too_large", "\"deleted\"", "type_changed", "escape", "zeros"] {
         assert!(text.contains(part), "{part}: {streamed:#}");
     }
     assert!(!text.contains("secret"), "{streamed:#}");
