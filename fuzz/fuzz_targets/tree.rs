@@ -21,7 +21,7 @@ fn read(bytes: &[u8], step: usize) -> (Vec<Event>, Result<bool, TreeFault>) {
     for piece in bytes.chunks(step.max(1)) {
         decoder.push(piece);
         loop {
-            match (decoder.next(), events.last_mut()) {
+            match (decoder.next_event(), events.last_mut()) {
                 (Err(fault), _) => return (events, Err(fault)),
                 (Ok(None), _) => break,
                 (Ok(Some(Event::Content(more))), Some(Event::Content(before))) => {

@@ -18,6 +18,9 @@ pub const UNPACK: &str = "unpack";
 /// The most of a stream that one frame carries.
 pub const MAX_PIECE: usize = 64 << 10;
 
+/// How much of the job's input may be on its way and not yet the job's: pid 1 has room for so much, and hears what comes behind it.
+pub const INPUT_WINDOW: usize = 256 << 10;
+
 /// More than any kernel says of itself.
 const MAX_EVIDENCE: usize = 4 << 10;
 
@@ -90,6 +93,8 @@ pub enum Kind {
     Report,
     /// From pid 1: its [`Evidence`], before the first report.
     Evidence,
+    /// From pid 1: so many bytes of input, as a little-endian number, have gone to the job or nowhere.
+    Taken,
     /// From pid 1: more of the [`crate::tree`] that the job left, after the last report.
     Kept,
 }
@@ -110,7 +115,7 @@ pub struct Header {
 }
 
 impl Kind {
-    const ALL: [(Kind, u8); 11] = [
+    const ALL: [(Kind, u8); 12] = [
         (Kind::Order, 1),
         (Kind::Go, 2),
         (Kind::Input, 3),
@@ -122,6 +127,7 @@ impl Kind {
         (Kind::Evidence, 9),
         (Kind::Stop, 10),
         (Kind::Kept, 11),
+        (Kind::Taken, 12),
     ];
 
     fn most(self) -> usize {
@@ -131,6 +137,7 @@ impl Kind {
             Self::Input | Self::Stdout | Self::Stderr | Self::Kept => MAX_PIECE,
             Self::Report => Report::BYTES,
             Self::Evidence => MAX_EVIDENCE,
+            Self::Taken => size_of::<u32>(),
         }
     }
 }
@@ -182,7 +189,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_lengths_are_refused() {
         assert_eq!(header(&[0, 0, 0, 0, 0]), Err(FrameFault::Kind(0)));
-        assert_eq!(header(&[12, 0, 0, 0, 0]), Err(FrameFault::Kind(12)));
+        assert_eq!(header(&[13, 0, 0, 0, 0]), Err(FrameFault::Kind(13)));
         assert_eq!(header(&[2, 1, 0, 0, 0]), Err(FrameFault::Length(1)));
         assert_eq!(header(&[6, 1, 0, 1, 0]), Err(FrameFault::Length(0x1_0001)));
         assert_eq!(header(&[8, 25, 0, 0, 0]), Err(FrameFault::Length(25)));

@@ -140,6 +140,8 @@ pub enum Event {
 pub struct Decoder {
     caps: TreeCaps,
     raw: Vec<u8>,
+    /// How much of it is used up.
+    used: usize,
     /// The last name in each directory that is open.
     open: Vec<Vec<u8>>,
     content: u64,
@@ -151,10 +153,12 @@ pub struct Decoder {
 impl Decoder {
     pub fn new(caps: TreeCaps) -> Self {
         let open = vec![Vec::new()];
-        Self { caps, raw: Vec::new(), open, content: 0, entries: 0, bytes: 0, is_over: false }
+        Self { caps, raw: Vec::new(), used: 0, open, content: 0, entries: 0, bytes: 0, is_over: false }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
+        self.raw.drain(..self.used);
+        self.used = 0;
         self.raw.extend(bytes);
     }
 
@@ -164,23 +168,28 @@ impl Decoder {
     }
 
     /// What can be told from what was given so far.
-    pub fn next(&mut self) -> Result<Option<Event>, TreeFault> {
+    pub fn next_event(&mut self) -> Result<Option<Event>, TreeFault> {
         if self.is_over {
-            return if self.raw.is_empty() { Ok(None) } else { Err(TreeFault::Trailing) };
+            return if self.rest().is_empty() { Ok(None) } else { Err(TreeFault::Trailing) };
         }
         if self.content > 0 {
             return Ok(self.take_content());
         }
-        let Some((entry, length)) = parse(&self.raw)? else { return Ok(None) };
-        self.raw.drain(..length);
+        let Some((entry, length)) = parse(self.rest())? else { return Ok(None) };
+        self.used += length;
         self.admit(&entry)?;
         Ok(Some(if self.is_over { Event::End } else { Event::Entry(entry) }))
     }
 
+    fn rest(&self) -> &[u8] {
+        self.raw.get(self.used..).unwrap_or_default()
+    }
+
     fn take_content(&mut self) -> Option<Event> {
         let wanted = usize::try_from(self.content).unwrap_or(usize::MAX);
-        let length = wanted.min(self.raw.len()).min(MAX_CONTENT);
-        let piece: Vec<u8> = self.raw.drain(..length).collect();
+        let length = wanted.min(self.rest().len()).min(MAX_CONTENT);
+        let piece = self.rest().get(..length)?.to_vec();
+        self.used += length;
         self.content -= u64::try_from(length).unwrap_or(self.content);
         (length > 0).then_some(Event::Content(piece))
     }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use pond_sys::fd::close;
 use pond_sys::process::{Ended, exit_now};
 use pond_sys::seccomp::{Filter, install};
-use pond_wire::contained::{Header, Kind, MAX_PIECE, frame};
+use pond_wire::contained::{Header, INPUT_WINDOW, Kind, MAX_PIECE, frame};
 use pond_wire::jail::{Report, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -43,7 +43,9 @@ struct Inbox {
     raw: Vec<u8>,
     /// Bytes left of the input frame that is being read.
     rest: usize,
+    /// No more than pond may have on its way.
     pending: Vec<u8>,
+    /// Nothing comes after what is pending.
     is_complete: bool,
     /// Pond wants the job to end.
     is_stopped: bool,
@@ -52,9 +54,9 @@ struct Inbox {
 /// Relays until the job ends or pond is gone.
 pub fn relay(mut relay: Relay) -> ! {
     // As large as they get: growing them later would take a call that the filter refuses.
-    let buffer = || Vec::with_capacity(2 * (MAX_PIECE + Header::BYTES));
-    let mut inbox =
-        Inbox { raw: buffer(), rest: 0, pending: buffer(), is_complete: false, is_stopped: false };
+    let raw = Vec::with_capacity(2 * (MAX_PIECE + Header::BYTES));
+    let pending = Vec::with_capacity(INPUT_WINDOW);
+    let mut inbox = Inbox { raw, rest: 0, pending, is_complete: false, is_stopped: false };
     if let Err(fault) = install(&relay.filter) {
         let errno = Errno::from_io_error(&fault).unwrap_or(Errno::IO);
         tell(&relay.to_pond, Report::Failed { step: Step::GuardInit, errno: errno.raw_os_error() });
@@ -90,9 +92,6 @@ impl Relay {
     fn until_the_end(&mut self, inbox: &mut Inbox) -> Result<Ended, Errno> {
         loop {
             let [child, from_pond, to_job] = self.wait(inbox)?;
-            if from_pond && !inbox.pending.is_empty() {
-                return Err(Errno::PIPE);
-            }
             if from_pond {
                 inbox.read(&self.from_pond)?;
             }
@@ -136,12 +135,10 @@ impl Relay {
         }
     }
 
-    /// Which of child, pond and the job's input want something. Pond's stream is asked for bytes only when there is room; its
-    /// end is always told.
+    /// Which of child, pond and the job's input want something.
     fn wait(&self, inbox: &Inbox) -> Result<[bool; 3], Errno> {
-        let hear = if inbox.pending.is_empty() { PollFlags::IN } else { PollFlags::empty() };
         let mut ready =
-            vec![PollFd::new(&self.child_events, PollFlags::IN), PollFd::new(&self.from_pond, hear)];
+            vec![PollFd::new(&self.child_events, PollFlags::IN), PollFd::new(&self.from_pond, PollFlags::IN)];
         let input = self.input.as_ref().filter(|_| !inbox.pending.is_empty());
         ready.extend(input.map(|input| PollFd::new(input, PollFlags::OUT)));
         ready.extend(self.outputs.iter().map(|(_, output)| PollFd::new(output, PollFlags::IN)));
@@ -158,25 +155,26 @@ impl Relay {
 
     /// Gives the job what it takes now. Input that nobody can take any more is dropped.
     fn feed(&mut self, inbox: &mut Inbox) -> Result<(), Errno> {
-        loop {
+        while !inbox.pending.is_empty() {
             let written = match &self.input {
-                Some(input) if !inbox.pending.is_empty() => rustix::io::write(input, &inbox.pending),
-                Some(_) | None => Ok(inbox.pending.len()),
+                Some(input) => rustix::io::write(input, &inbox.pending),
+                None => Ok(inbox.pending.len()),
             };
             match written {
-                Ok(length) => drop(inbox.pending.drain(..length)),
+                Ok(length) => {
+                    inbox.pending.drain(..length);
+                    let taken = u32::try_from(length).map_err(|_| Errno::OVERFLOW)?;
+                    say(&self.to_pond, Kind::Taken, &taken.to_le_bytes());
+                }
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
                 Err(Errno::PIPE) => self.close_input(),
                 Err(errno) => return Err(errno),
             }
-            if inbox.pending.is_empty() && std::mem::take(&mut inbox.is_complete) {
-                self.close_input();
-            }
-            inbox.sort()?;
-            if inbox.pending.is_empty() && !inbox.is_complete {
-                return Ok(());
-            }
         }
+        if inbox.is_complete {
+            self.close_input();
+        }
+        Ok(())
     }
 
     /// One piece of one of the job's outputs. Returns how much it was; an output that has ended is let go.
@@ -225,8 +223,7 @@ impl Relay {
     fn await_farewell(&self, inbox: &mut Inbox) -> ! {
         loop {
             inbox.pending.clear();
-            inbox.is_complete = false;
-            if inbox.sort().is_err() || inbox.read(&self.from_pond).is_err() {
+            if inbox.read(&self.from_pond).is_err() {
                 exit_now(0)
             }
         }
@@ -245,17 +242,14 @@ impl Inbox {
         self.sort()
     }
 
-    /// Takes frames apart until input is waiting. The farewell, and what pond never sends here, end it.
+    /// Takes frames apart. The farewell, and what pond never sends here, end it.
     fn sort(&mut self) -> Result<(), Errno> {
-        while self.pending.is_empty() && !self.is_complete {
+        loop {
+            let length = self.rest.min(self.raw.len());
+            self.pending.extend(self.raw.drain(..length));
+            self.rest -= length;
             if self.rest > 0 {
-                let length = self.rest.min(self.raw.len());
-                self.pending.extend(self.raw.drain(..length));
-                self.rest -= length;
-                if length == 0 {
-                    return Ok(());
-                }
-                continue;
+                return Ok(());
             }
             let Some(header) = self.raw.first_chunk::<{ Header::BYTES }>() else { return Ok(()) };
             let Header { kind, length } = Header::decode(*header).map_err(|_| Errno::BADMSG)?;
@@ -271,10 +265,10 @@ impl Inbox {
                 | Kind::Stderr
                 | Kind::Report
                 | Kind::Evidence
+                | Kind::Taken
                 | Kind::Kept => return Err(Errno::BADMSG),
             }
         }
-        Ok(())
     }
 }
 

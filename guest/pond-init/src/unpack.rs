@@ -50,7 +50,7 @@ fn fill(from: &OwnedFd, target: &str) -> Result<(), Errno> {
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
-        while let Some(event) = decoder.next().map_err(|_| Errno::BADMSG)? {
+        while let Some(event) = decoder.next_event().map_err(|_| Errno::BADMSG)? {
             unpack.take(event)?;
         }
     }

@@ -1,5 +1,7 @@
 //! The job's copy as a stream, in and out: the same result as bound, to the last byte, and the same quota.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use super::daemon::Daemon;
@@ -132,6 +134,23 @@ fn a_streamed_copy_has_a_quota_and_a_stopped_job_keeps_its_files() {
     let told = summary(&streamed(&daemon, &world, &[&flags[..], &["sh", "-c", line]].concat()));
     assert_eq!(told["verdict"]["kind"], "timed_out", "{told:#}");
     assert_eq!(told["result"]["changed"], 1, "{told:#}");
+
+    // The same with more input on its way than it ever reads.
+    let mut child = daemon
+        .pond(&world, &[&flags[..], &["sh", "-c", line]].concat())
+        .env("POND_CONTAINER_TRANSFER", "stream")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It stays unread, and nobody is left to read it in the end.
+    drop(std::io::Write::write_all(&mut child.stdin.take().unwrap(), &vec![b'x'; 4 << 20]));
+    let told: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(
+        (&told["verdict"]["kind"], &told["result"]["changed"]),
+        (&json!("timed_out"), &json!(1)),
+        "{told:#}"
+    );
 
     // A checkout that does not fit is refused, and nothing is left.
     let room = std::fs::File::create(world.project().join("large")).unwrap();

@@ -25,7 +25,7 @@ fn read(bytes: &[u8], step: usize, caps: TreeCaps) -> Result<(Vec<Event>, bool),
     let mut events: Vec<Event> = Vec::new();
     for piece in bytes.chunks(step) {
         decoder.push(piece);
-        while let Some(event) = decoder.next()? {
+        while let Some(event) = decoder.next_event()? {
             match (events.last_mut(), event) {
                 (Some(Event::Content(before)), Event::Content(more)) => before.extend(more),
                 (_, event) => events.push(event),
@@ -125,9 +125,11 @@ fn little_is_held_however_much_arrives() {
     let mut decoder = Decoder::new(CAPS);
     decoder.push(&file("a", 1 << 20).encode().unwrap());
     decoder.push(&vec![7; 1 << 20]);
-    assert!(matches!(decoder.next(), Ok(Some(Event::Entry(_)))));
-    while let Some(Event::Content(piece)) = decoder.next().unwrap() {
+    assert!(matches!(decoder.next_event(), Ok(Some(Event::Entry(_)))));
+    while let Some(Event::Content(piece)) = decoder.next_event().unwrap() {
         assert!(piece.len() <= MAX_CONTENT);
     }
+    assert!(decoder.rest().is_empty());
+    decoder.push(b"");
     assert!(decoder.raw.is_empty());
 }

@@ -60,7 +60,7 @@ impl Frames {
         let Some(header) = self.framed.first_chunk::<{ Header::BYTES }>() else { return Ok(None) };
         let Header { kind, length } = Header::decode(*header)?;
         match kind {
-            Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence | Kind::Kept => {}
+            Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence | Kind::Taken | Kind::Kept => {}
             Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Stop | Kind::Leave => {
                 return Err(FramesFault::Direction);
             }

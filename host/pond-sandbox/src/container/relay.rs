@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pond_wire::contained::{Evidence, Kernel, Kind, MAX_PIECE, PROGRAM, frame};
+use pond_wire::contained::{Evidence, INPUT_WINDOW, Kernel, Kind, MAX_PIECE, PROGRAM, frame};
 use pond_wire::jail::{Report, ReportFault, Start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -92,6 +92,8 @@ pub(super) struct Relayed {
 pub(super) struct Transit {
     pub(super) frames: Frames,
     pub(super) to_engine: Vec<u8>,
+    /// Input that went out and is not the job's yet.
+    outstanding: usize,
     to_stdout: Vec<u8>,
     to_stderr: Vec<u8>,
     may_begin: bool,
@@ -222,7 +224,9 @@ impl Relay {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, transit.has_room());
         flags.set(PollFlags::OUT, !transit.to_engine.is_empty());
-        let takes_input = transit.has_begun && transit.to_engine.is_empty();
+        let takes_input = transit.has_begun
+            && transit.to_engine.is_empty()
+            && transit.outstanding + MAX_PIECE <= INPUT_WINDOW;
         let engine = Some(&self.engine).filter(|_| !transit.engine_ended && !flags.is_empty());
         let process = Some(&self.process).filter(|_| transit.dead_since.is_none());
         let stdin = self.stdin.as_ref().filter(|_| takes_input);
@@ -287,7 +291,10 @@ impl Relay {
                 transit.say(Kind::InputEnd, &[]);
                 self.stdin = None;
             }
-            Ok(length) => transit.say(Kind::Input, piece.get(..length).unwrap_or_default()),
+            Ok(length) => {
+                transit.outstanding += length;
+                transit.say(Kind::Input, piece.get(..length).unwrap_or_default());
+            }
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(RelayFault::Relay(errno.into())),
         }
@@ -321,6 +328,11 @@ impl Relay {
                     transit.begin();
                 }
                 Kind::Kept => self.take_in(&payload, transit)?,
+                Kind::Taken => {
+                    let told = payload.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                    let taken = usize::try_from(told).unwrap_or(usize::MAX);
+                    transit.outstanding = transit.outstanding.saturating_sub(taken);
+                }
                 Kind::Report
                 | Kind::Order
                 | Kind::Go

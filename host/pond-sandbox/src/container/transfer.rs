@@ -67,10 +67,8 @@ pub enum TransferFault {
 impl TransferFault {
     /// A socket that was waited for long enough says the same as one that would have to be waited for.
     fn sending(fault: io::Error) -> Self {
-        match fault.kind() {
-            io::ErrorKind::WouldBlock => Self::Send(io::ErrorKind::TimedOut.into()),
-            _ => Self::Send(fault),
-        }
+        let is_late = fault.kind() == io::ErrorKind::WouldBlock;
+        Self::Send(if is_late { io::ErrorKind::TimedOut.into() } else { fault })
     }
 }
 

@@ -103,3 +103,17 @@ fn spend(left: &mut u64, amount: u64, cap: Cap, limit: u64) -> Result<(), Collec
     *left = left.checked_sub(amount).ok_or(CollectFault::Exceeded { cap, limit })?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use pond_wire::tree::{MAX_DEPTH, MAX_FILE};
+
+    use super::*;
+
+    /// What comes out of a container as a stream is refused for the same reasons as what is read where it lies.
+    #[test]
+    fn a_tree_that_travelled_has_as_much_as_a_result_may_and_one_step_more() {
+        let Caps { file_bytes, depth, .. } = Caps::default();
+        assert_eq!((file_bytes, depth + 1), (MAX_FILE, MAX_DEPTH));
+    }
+}

@@ -160,12 +160,12 @@ fn a_machine_is_given_files_and_room_and_no_directory() {
         ])
     );
     let own = "mode=0755,uid=1879049192,gid=1879049192";
-    let room = "rw,exec,nosuid,nodev,size=1073741824,nr_inodes=262144";
+    let room = "rw,exec,nosuid,nodev,size=1073741824,nr_inodes=200000";
     assert_eq!(
         host["Tmpfs"],
         json!({
             "/dev/shm": "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=1777",
-            "/home/pond": format!("rw,exec,nosuid,nodev,size=536870912,nr_inodes=262144,{own}"),
+            "/home/pond": format!("rw,exec,nosuid,nodev,size=536870912,nr_inodes=200000,{own}"),
             "/tmp": "rw,exec,nosuid,nodev,size=268435456,nr_inodes=65536,mode=1777",
             "/workspace": format!("{room},{own}"),
         })

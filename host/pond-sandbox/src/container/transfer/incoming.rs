@@ -64,7 +64,7 @@ impl Incoming {
 
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TransferFault> {
         self.decoder.push(bytes);
-        while let Some(event) = self.decoder.next()? {
+        while let Some(event) = self.decoder.next_event()? {
             let kept = match event {
                 Event::Entry(entry) => self.entry(entry),
                 Event::Content(bytes) => self.content(&bytes),

@@ -187,7 +187,7 @@ fn a_copy_for_others_can_be_read_and_not_written() {
     let mut decoder = pond_wire::tree::Decoder::new(CAPS);
     decoder.push(&bytes);
     let mut modes = Vec::new();
-    while let Some(event) = decoder.next().unwrap() {
+    while let Some(event) = decoder.next_event().unwrap() {
         if let pond_wire::tree::Event::Entry(Entry::File { name, mode, .. }) = event {
             modes.push((String::from_utf8(name).unwrap(), mode));
         }
