@@ -376,6 +376,7 @@ impl Container {
             kernel: made.order.kernel,
             executable: self.executable.clone(),
             nonce: made.nonce,
+            id: id_of(made.range.base()),
             incoming: made.incoming,
         };
         let death = if relay.incoming.is_some() { Death::HandOver } else { Death::AtOnce };

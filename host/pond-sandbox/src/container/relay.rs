@@ -31,8 +31,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// How long pid 1 may take to end the job once it was told to; less than a supervisor waits for a killed job.
 const STOP: Duration = Duration::from_secs(3);
 
-/// How long what the job wrote may take to come out.
+/// How long what the job wrote may take to come out, in all and until there is more of it.
 const HAND_OVER: Duration = Duration::from_secs(300);
+const NEXT_PIECE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RelayFault {
@@ -70,8 +71,9 @@ pub(super) struct Relay {
     pub(super) kernel: Kernel,
     /// Pond's own file, which is pid 1.
     pub(super) executable: String,
-    /// What only pid 1 of this container is called with.
+    /// What only pid 1 of this container is called with, and who it is.
     pub(super) nonce: String,
+    pub(super) id: u32,
     /// Where the job's files go when they come out, until they have.
     pub(super) incoming: Option<Incoming>,
 }
@@ -105,6 +107,7 @@ pub(super) struct Transit {
     stopping: Option<Instant>,
     /// When the job had ended and its files began to come out.
     handing_over: Option<Instant>,
+    last_piece: Option<Instant>,
     lost: Option<TransferFault>,
     /// When pid 1 was told that it may end.
     farewell: Option<Instant>,
@@ -189,6 +192,8 @@ impl Relay {
         let is_handing_over = self.incoming.is_some() && transit.handing_over.is_some();
         if is_handing_over && is_late(transit.handing_over, HAND_OVER) {
             self.lose(TransferFault::TooSlow(HAND_OVER.as_secs()), transit)?;
+        } else if is_handing_over && is_late(transit.last_piece, NEXT_PIECE) {
+            self.lose(TransferFault::Stalled(NEXT_PIECE.as_secs()), transit)?;
         }
         let has_not_stopped = is_late(transit.stopping, STOP) && transit.handing_over.is_none();
         if has_not_stopped || is_late(transit.farewell, FAREWELL) {
@@ -208,6 +213,7 @@ impl Relay {
         let Some(incoming) = self.incoming.as_mut().filter(|_| transit.handing_over.is_some()) else {
             return Ok(());
         };
+        transit.last_piece = Some(Instant::now());
         if let Err(fault) = incoming.push(bytes) {
             return self.lose(fault, transit);
         }
@@ -353,7 +359,7 @@ impl Relay {
         let theirs = of(&format!("/proc/{}/exe", self.pid.as_raw_nonzero()))?;
         let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
         let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
-        Ok(Outside { boot_id, version, program, nonce: seen(&self.nonce)? })
+        Ok(Outside { boot_id, version, program, nonce: seen(&self.nonce, self.id)? })
     }
 
     fn pass_on(&mut self, report: Report, transit: &mut Transit) {
@@ -365,6 +371,7 @@ impl Relay {
                 transit.usage = cgroup::usage_of(self.pid).ok();
                 if self.incoming.is_some() {
                     transit.handing_over.get_or_insert_with(Instant::now);
+                    transit.last_piece.get_or_insert_with(Instant::now);
                 } else {
                     transit.say(Kind::Leave, &[]);
                     transit.farewell.get_or_insert_with(Instant::now);
@@ -413,12 +420,17 @@ impl Relay {
     }
 }
 
-/// Whether a process of this host was called as pid 1 of the container was.
-fn seen(nonce: &str) -> io::Result<Nonce> {
+/// Whether a process of this host was called as pid 1 of the container was. Only those of the job's own id are asked: what a
+/// process was called with lies in its memory, and whoever owns that can make a reader wait.
+fn seen(nonce: &str, id: u32) -> io::Result<Nonce> {
     let called = [PROGRAM, nonce].map(|word| format!("{word}\0")).concat();
+    let owner = format!("\nUid:\t{id}\t");
     for entry in std::fs::read_dir("/proc")? {
+        let process = entry?.path();
         // A process may end while it is looked at.
-        if std::fs::read(entry?.path().join("cmdline")).is_ok_and(|words| words == called.as_bytes()) {
+        let is_ours =
+            std::fs::read_to_string(process.join("status")).is_ok_and(|status| status.contains(&owner));
+        if is_ours && std::fs::read(process.join("cmdline")).is_ok_and(|words| words == called.as_bytes()) {
             return Ok(Nonce::Visible);
         }
     }

@@ -62,6 +62,8 @@ pub enum TransferFault {
     Unfinished,
     #[error("what the job wrote was not out of the container within {0} s")]
     TooSlow(u64),
+    #[error("nothing more of what the job wrote came out of the container for {0} s")]
+    Stalled(u64),
 }
 
 impl TransferFault {

@@ -5,6 +5,8 @@
 //! nobody follows, opens or executes anything of it.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -48,7 +50,7 @@ struct Arriving {
     size: u64,
     left: u64,
     digest: Sha256,
-    spool: OwnedFd,
+    spool: File,
     before: Option<Node>,
 }
 
@@ -157,7 +159,8 @@ impl Incoming {
             let ahead = i64::try_from(length).map_err(|_| Errno::FBIG)?;
             seek(&file.spool, SeekFrom::Current(ahead))?;
         } else {
-            write_all(&file.spool, bytes)?;
+            let written = (&file.spool).write_all(bytes);
+            written.map_err(|fault| Errno::from_io_error(&fault).unwrap_or(Errno::IO))?;
         }
         self.finish()
     }
@@ -175,13 +178,13 @@ impl Incoming {
     }
 
     /// A file without a name, on the disk whose quota holds.
-    fn spool(&self) -> Result<OwnedFd, Errno> {
+    fn spool(&self) -> Result<File, Errno> {
         let root = self.open.first().and_then(|root| root.upper.as_ref()).ok_or(Errno::BADMSG)?;
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-        openat(root, c".", flags, Mode::RUSR | Mode::WUSR)
+        openat(root, c".", flags, Mode::RUSR | Mode::WUSR).map(File::from)
     }
 
-    fn place(&mut self, name: &[u8], spool: &OwnedFd) -> Result<(), Errno> {
+    fn place(&mut self, name: &[u8], spool: &File) -> Result<(), Errno> {
         let here = self.here()?;
         clear(here, name)?;
         linkat(spool, c"", here, name, AtFlags::EMPTY_PATH)
@@ -227,15 +230,4 @@ fn clear(here: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
         }
         Err(errno) => Err(errno),
     }
-}
-
-fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::write(to, bytes) {
-            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
