@@ -176,6 +176,8 @@ impl Relay {
         if engine && transit.has_room() {
             self.hear_engine(transit)?;
         }
+        // What waited for room comes before what waits behind it: nothing else may ever wake this thread again.
+        self.flush(transit)?;
         self.sort(transit)?;
         self.flush(transit)?;
         self.keep_time(transit)?;
