@@ -1,5 +1,7 @@
 //! A Docker engine with its own data, socket, groups and runtimes, in a directory that goes with it. No image is ever pulled.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,6 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runtimes that are runc under the names of others.
 pub(super) const LIAR: &str = "liar";
+
+/// gVisor, after one thing was taken out of what the engine had asked for.
+pub(super) const FORGETFUL: [(&str, &str); 4] = [
+    ("forgets-memory", "del c['linux']['resources']['memory']"),
+    ("forgets-cpu", "del c['linux']['resources']['cpu']"),
+    ("forgets-pids", "del c['linux']['resources']['pids']"),
+    ("shares-the-network", "l = c['linux']; l['namespaces'] = [n for n in l['namespaces'] if n['type'] != 'network']"),
+];
 
 pub(super) struct Daemon {
     directory: TempDir,
@@ -48,12 +58,18 @@ impl Daemon {
 
     fn start_under(words: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let runtimes = json!({ "runtimes": {
-            "runsc": { "path": runsc(), "runtimeArgs": ["--network=host", "--platform=systrap"] },
+        let usual = ["--network=host", "--platform=systrap"];
+        let mut runtimes = json!({
+            "runsc": { "path": runsc(), "runtimeArgs": usual },
             "runsc-own-network": { "path": runsc(), "runtimeArgs": ["--platform=systrap"] },
             LIAR: { "path": RUNC, "runtimeArgs": [] },
-        }});
-        std::fs::write(directory.path().join("daemon.json"), runtimes.to_string()).unwrap();
+        });
+        for (name, edit) in FORGETFUL {
+            let path = forgetful(directory.path(), name, edit);
+            runtimes[name] = json!({ "path": path, "runtimeArgs": usual });
+        }
+        let settings = json!({ "runtimes": runtimes }).to_string();
+        std::fs::write(directory.path().join("daemon.json"), settings).unwrap();
         let process = spawn(directory.path(), words);
         let daemon = Self { directory, process };
         daemon.wait();
@@ -125,6 +141,19 @@ impl Daemon {
     pub(super) fn run(&self, world: &World, arguments: &[&str]) -> Done {
         Done::of(self.pond(world, arguments).output().unwrap())
     }
+}
+
+/// A program that edits what it is asked to create, and then is gVisor.
+fn forgetful(directory: &Path, name: &str, edit: &str) -> PathBuf {
+    let path = directory.join(name);
+    let script = format!(
+        "#!/usr/bin/python3\nimport json, os, sys\na = sys.argv\nif '--bundle' in a:\n    p = a[a.index('--bundle') + 1] + \
+         '/config.json'\n    c = json.load(open(p))\n    {edit}\n    json.dump(c, open(p, 'w'))\nos.execv({:?}, a)\n",
+        runsc()
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    path
 }
 
 /// `words` become the engine: they execute what follows them.

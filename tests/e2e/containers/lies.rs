@@ -1,6 +1,6 @@
 //! A backend that is not really there is refused, and nothing of the job has run.
 
-use super::daemon::{Daemon, LIAR};
+use super::daemon::{Daemon, FORGETFUL, LIAR};
 use crate::done::Done;
 use crate::support::{World, names};
 
@@ -35,6 +35,26 @@ fn a_runtime_that_is_not_what_it_claims_is_refused() {
     nothing_is_left(&world);
     // The control: the same job where the name is true.
     let done = run(&sealed, "runsc");
+    assert!(done.stdout == "ran\n", "{done:?}");
+}
+
+/// The engine passed every limit on and has no warning; what the kernel holds is something else.
+#[test]
+fn a_limit_or_a_network_that_was_lost_on_the_way_is_noticed() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let run = |runtime: &str, profile: &str| {
+        let arguments = [&["run", "--backend", "gvisor", "--profile", profile], &JOB[..]].concat();
+        Done::of(daemon.pond(&world, &arguments).env("SWARM_GVISOR_RUNTIME", runtime).output().unwrap())
+    };
+    let reasons = ["memory.limit_in_bytes", "cpu.cfs_quota_us", "pids.max", "isolation_mismatch: the runtime gave"];
+    for ((runtime, _), reason) in FORGETFUL.into_iter().zip(reasons) {
+        for profile in ["untrusted-code-read", "untrusted-code-write"] {
+            refused(&run(runtime, profile), reason);
+        }
+    }
+    assert_eq!(daemon.containers(), Vec::<String>::new());
+    nothing_is_left(&world);
+    let done = run("runsc", "untrusted-code-write");
     assert!(done.stdout == "ran\n", "{done:?}");
 }
 

@@ -9,6 +9,7 @@ mod engine;
 mod frames;
 mod image;
 mod launch;
+mod network;
 mod plan;
 mod probe;
 mod reap;

@@ -28,9 +28,12 @@ pub enum ReclaimFault {
 }
 
 impl ReclaimFault {
-    /// The engine is not there: what it holds can only be removed when it is back.
+    /// The engine is not there, or somebody else is: what it holds can only be removed when it is back.
     pub(crate) fn is_absence(&self) -> bool {
-        matches!(self, Self::Engine(EngineFault::Connect { .. } | EngineFault::Silent { .. }))
+        matches!(
+            self,
+            Self::Engine(EngineFault::Connect { .. } | EngineFault::Silent { .. } | EngineFault::Stranger { .. })
+        )
     }
 }
 
