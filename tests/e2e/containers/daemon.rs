@@ -9,9 +9,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::done::Done;
-use crate::support::World;
-
 const DAEMON: &str = "/usr/sbin/dockerd";
 const RUNC: &str = "/usr/sbin/runc";
 /// Far longer than an engine takes to start or stop on a loaded machine.
@@ -20,13 +17,43 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runtimes that are runc under the names of others.
 pub(super) const LIAR: &str = "liar";
 
-/// gVisor, after one thing was taken out of what the engine had asked for.
-pub(super) const FORGETFUL: [(&str, &str); 4] = [
-    ("forgets-memory", "del c['linux']['resources']['memory']"),
-    ("forgets-cpu", "del c['linux']['resources']['cpu']"),
-    ("forgets-pids", "del c['linux']['resources']['pids']"),
-    ("shares-the-network", "l = c['linux']; l['namespaces'] = [n for n in l['namespaces'] if n['type'] != 'network']"),
+/// gVisor, after one thing was taken out of what the engine had asked for; and with somebody at a door before pond is.
+pub(super) const FORGETFUL: [(&str, &str); 5] = [
+    ("forgets-memory", "linux['resources'].pop('memory')"),
+    ("forgets-cpu", "linux['resources'].pop('cpu')"),
+    ("forgets-pids", "linux['resources'].pop('pids')"),
+    (
+        "shares-the-network",
+        "linux['namespaces'] = [one for one in linux['namespaces'] if one['type'] != 'network']",
+    ),
+    ("takes-the-proxy", "port = 3128"),
 ];
+
+/// Edits what it is asked to create, and then is gVisor.
+const FORGET: &str = r#"#!/usr/bin/python3
+import json, os, subprocess, sys
+port, arguments = None, ["RUNSC", *sys.argv[1:]]
+if "create" not in arguments:
+    os.execv(arguments[0], arguments)
+path = arguments[arguments.index("--bundle") + 1] + "/config.json"
+config = json.load(open(path))
+linux = config["linux"]
+EDIT
+json.dump(config, open(path, "w"))
+code = subprocess.run(arguments).returncode
+if port and not code:
+    pid = open(arguments[arguments.index("--pid-file") + 1]).read()
+    listen = f"""
+import os, socket, time
+listener = socket.create_server(("0.0.0.0", {port}))
+os.write(1, b"x")
+while os.path.exists("/proc/{pid}"): time.sleep(0.1)
+"""
+    holder = subprocess.Popen(["nsenter", "--net", "--target", pid, "python3", "-c", listen],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    holder.stdout.read(1)
+sys.exit(code)
+"#;
 
 pub(super) struct Daemon {
     directory: TempDir,
@@ -40,7 +67,7 @@ fn runsc() -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests start what they test against")]
-fn command(program: &str) -> Command {
+pub(super) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
     command
@@ -48,7 +75,7 @@ fn command(program: &str) -> Command {
 
 impl Daemon {
     pub(super) fn start() -> Self {
-        Self::start_under(&[])
+        Self::start_under::<&str>(&[])
     }
 
     /// In a mount namespace of its own, into which no mount of this one comes.
@@ -56,7 +83,8 @@ impl Daemon {
         Self::start_under(&["unshare", "--mount", "--propagation", "private", "--"])
     }
 
-    fn start_under(words: &[&str]) -> Self {
+    /// By way of other programs: each executes what follows it.
+    pub(super) fn start_under<Word: AsRef<str>>(words: &[Word]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let usual = ["--network=host", "--platform=systrap"];
         let mut runtimes = json!({
@@ -78,7 +106,7 @@ impl Daemon {
 
     /// As after a crash of the engine: killed, and started again on the same data.
     pub(super) fn restart(&mut self) {
-        self.process = spawn(self.directory.path(), &[]);
+        self.process = spawn::<&str>(self.directory.path(), &[]);
         self.wait();
     }
 
@@ -130,38 +158,20 @@ impl Daemon {
         let name = |container: &Value| container["Names"][0].as_str().unwrap().to_owned();
         listed.as_array().unwrap().iter().map(name).collect()
     }
-
-    /// `pond run` with these flags and command, on this engine.
-    pub(super) fn pond(&self, world: &World, arguments: &[&str]) -> Command {
-        let mut pond = world.pond(arguments);
-        pond.env("DOCKER_HOST", self.address());
-        pond
-    }
-
-    pub(super) fn run(&self, world: &World, arguments: &[&str]) -> Done {
-        Done::of(self.pond(world, arguments).output().unwrap())
-    }
 }
 
-/// A program that edits what it is asked to create, and then is gVisor.
 fn forgetful(directory: &Path, name: &str, edit: &str) -> PathBuf {
     let path = directory.join(name);
-    let script = format!(
-        "#!/usr/bin/python3\nimport json, os, sys\na = sys.argv\nif '--bundle' in a:\n    p = a[a.index('--bundle') + 1] + \
-         '/config.json'\n    c = json.load(open(p))\n    {edit}\n    json.dump(c, open(p, 'w'))\nos.execv({:?}, a)\n",
-        runsc()
-    );
-    std::fs::write(&path, script).unwrap();
+    std::fs::write(&path, FORGET.replace("RUNSC", &runsc()).replace("EDIT", edit)).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
     path
 }
 
-/// `words` become the engine: they execute what follows them.
-fn spawn(directory: &Path, words: &[&str]) -> Child {
+fn spawn<Word: AsRef<str>>(directory: &Path, words: &[Word]) -> Child {
     let place = |option: &str, name: &str| format!("--{option}={}", directory.join(name).display());
     let log = std::fs::File::create(directory.join("log")).unwrap();
     let name = directory.file_name().unwrap().to_string_lossy().replace('.', "");
-    let mut words = words.iter().copied().chain([DAEMON]);
+    let mut words = words.iter().map(AsRef::as_ref).chain([DAEMON]);
     let mut engine = command(words.next().unwrap_or_default());
     engine
         .args(words)

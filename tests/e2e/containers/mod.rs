@@ -6,3 +6,23 @@ mod killed;
 mod lies;
 mod parity;
 mod posture;
+
+use std::process::Command;
+
+use daemon::Daemon;
+
+use crate::done::Done;
+use crate::support::World;
+
+impl Daemon {
+    /// `pond run` with these flags and command, on this engine.
+    fn pond(&self, world: &World, arguments: &[&str]) -> Command {
+        let mut pond = world.pond(arguments);
+        pond.env("DOCKER_HOST", self.address());
+        pond
+    }
+
+    fn run(&self, world: &World, arguments: &[&str]) -> Done {
+        Done::of(self.pond(world, arguments).output().unwrap())
+    }
+}
