@@ -2,6 +2,7 @@
 //! lie, and what is left after something was killed.
 
 mod daemon;
+mod doctor;
 mod killed;
 mod lies;
 mod parity;

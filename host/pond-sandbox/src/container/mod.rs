@@ -23,7 +23,7 @@ pub use engine::EngineFault;
 pub use image::ImageFault;
 pub(crate) use launch::Attended;
 pub use launch::{Container, ContainerFault};
-pub use probe::{EngineSettings, ProbeFault};
+pub use probe::{Answering, EngineSettings, ProbeFault, answering};
 pub use reap::ReclaimFault;
 pub(crate) use reap::reclaim;
 pub use relay::RelayFault;

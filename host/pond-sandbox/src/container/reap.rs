@@ -32,7 +32,9 @@ impl ReclaimFault {
     pub(crate) fn is_absence(&self) -> bool {
         matches!(
             self,
-            Self::Engine(EngineFault::Connect { .. } | EngineFault::Silent { .. } | EngineFault::Stranger { .. })
+            Self::Engine(
+                EngineFault::Connect { .. } | EngineFault::Silent { .. } | EngineFault::Stranger { .. }
+            )
         )
     }
 }
