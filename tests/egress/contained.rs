@@ -10,7 +10,7 @@ use crate::world::dns::question;
 use crate::world::sides::{HOST, RESOLVER};
 use crate::world::zone::{A, DOMAIN};
 use crate::world::{Backend, Done, Plan, World};
-use crate::{catalogue, internet, neighbours, provider};
+use crate::{catalogue, crowd, internet, neighbours, provider};
 
 #[test]
 fn the_catalogue_on_docker() {
@@ -40,6 +40,16 @@ fn the_internet_on_docker() {
 #[test]
 fn the_internet_on_gvisor() {
     internet::run_on(Backend::Gvisor);
+}
+
+#[test]
+fn tunnels_and_their_ends_on_docker() {
+    crowd::run_on(Backend::Docker);
+}
+
+#[test]
+fn tunnels_and_their_ends_on_gvisor() {
+    crowd::run_on(Backend::Gvisor);
 }
 
 #[test]
