@@ -152,12 +152,32 @@ impl Daemon {
         serde_json::from_str(&answer).unwrap_or(Value::Null)
     }
 
+    /// Processes in the groups of containers.
+    pub(super) fn processes(&self) -> Vec<String> {
+        processes_with("cgroup", &format!("/pond-test-{}/", self.name()))
+    }
+
+    fn name(&self) -> String {
+        self.directory.path().file_name().unwrap().to_string_lossy().replace('.', "")
+    }
+
     /// The names of all containers, running or not.
     pub(super) fn containers(&self) -> Vec<String> {
         let listed = self.api("GET", "/containers/json?all=1", None);
         let name = |container: &Value| container["Names"][0].as_str().unwrap().to_owned();
         listed.as_array().unwrap().iter().map(name).collect()
     }
+}
+
+/// The numbers of processes with this text in a file of theirs.
+fn processes_with(file: &str, text: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let has = |pid: &String| {
+        std::fs::read(format!("/proc/{pid}/{file}"))
+            .is_ok_and(|content| String::from_utf8_lossy(&content).contains(text))
+    };
+    pids.filter(has).collect()
 }
 
 fn forgetful(directory: &Path, name: &str, edit: &str) -> PathBuf {
@@ -195,7 +215,11 @@ impl Drop for Daemon {
         if let Ok(None) = self.process.try_wait() {
             eprintln!("dockerd did not end when asked to: {:?}", self.process.kill());
         }
-        let name = self.directory.path().file_name().unwrap().to_string_lossy().replace('.', "");
+        let name = self.name();
+        // An engine that could not start a container may forget the process that stands beside it.
+        for forgotten in processes_with("cmdline", &format!("-namespace\0{name}\0")) {
+            drop(command("kill").args(["-9", &forgotten]).output());
+        }
         let groups =
             format!("find /sys/fs/cgroup -depth -type d -path '*/pond-test-{name}*' -exec rmdir {{}} ';'");
         drop(command("sh").args(["-c", &groups]).output());

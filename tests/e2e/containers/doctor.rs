@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::daemon::{Daemon, LIAR};
+use super::killed::eventually;
 use crate::support::{World, names};
 
 fn examined(daemon: &Daemon, world: &World, settings: &[(&str, &str)]) -> Value {
@@ -50,5 +51,6 @@ fn only_what_a_canary_proved_is_offered() {
     assert_eq!((&report["capabilities"], &report["native"]), (&json!(["sandbox.native"]), &json!(true)));
     assert_eq!(report["engine"]["state"], "absent", "{report:#}");
     assert_eq!(daemon.containers(), Vec::<String>::new());
+    eventually("nothing of a canary runs", || daemon.processes().is_empty());
     assert_eq!(names(&world.state().join("live")).len(), 0);
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use super::daemon::{Daemon, FORGETFUL, LIAR, command};
+use super::killed::eventually;
 use crate::done::Done;
 use crate::support::{World, first_line, names};
 
@@ -68,6 +69,18 @@ fn what_was_lost_between_the_engine_and_the_kernel_is_noticed() {
     nothing_is_left(&world);
     let done = run("runsc", "untrusted-code-write");
     assert!(done.stdout == "ran\n", "{done:?}");
+}
+
+/// gVisor's own network stack cannot be had on every kernel, and there it fails when its processes are there already.
+#[test]
+fn a_runtime_that_fails_half_way_leaves_no_process() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let arguments = [&["run", "--backend", "gvisor", "--profile", "untrusted-code-read"], &JOB[..]].concat();
+    let mut pond = daemon.pond(&world, &arguments);
+    let done = Done::of(pond.env("SWARM_GVISOR_RUNTIME", "runsc-own-network").output().unwrap());
+    assert!(done.stdout == "ran\n" || done.stderr.contains("starting the container"), "{done:?}");
+    eventually("nothing of the container runs", || daemon.processes().is_empty());
+    assert_eq!(daemon.containers(), Vec::<String>::new());
 }
 
 #[test]

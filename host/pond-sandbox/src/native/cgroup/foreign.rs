@@ -1,4 +1,4 @@
-//! The control groups that an engine made for a container: found by a process inside, held open, and only ever read.
+//! The control groups that an engine made for a container: found by a process inside, held open, and never written.
 //!
 //! Zone: host. Found while that process is known to live, because after its death nobody can say where it had been; a group
 //! that is held open can be read until whoever made it removes it.
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::fault::{CgroupFault, Controller, Remedy};
 use super::host::LIMITED;
@@ -21,6 +21,28 @@ use super::{files, layout};
 /// Docker has no word for it; without it the kernel picks one process of the job instead of all.
 const NOT_ASKED_FOR: &str = "memory.oom.group";
 const PIDS: &str = "pids.max";
+
+/// Kills whatever is in a group that bears this name, as everything of a container does.
+pub(crate) fn kill_all_in(name: &str) -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(pid) = number.and_then(Pid::from_raw) else { continue };
+        // Held before it is looked at, so that it is the same process that is killed; one that is gone needs nothing.
+        if let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
+            && read_to_string(groups_of(pid)).is_ok_and(|own| own.contains(name))
+        {
+            match pidfd_send_signal(process, Signal::KILL) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn groups_of(pid: Pid) -> String {
+    format!("/proc/{}/cgroup", pid.as_raw_nonzero())
+}
 
 #[derive(Debug)]
 pub(crate) struct Foreign {
@@ -38,7 +60,7 @@ struct Group {
 impl Foreign {
     /// The groups of this process; nothing if they are not those that bear the name, as everything of a container does.
     pub(crate) fn of(pid: Pid, name: &str) -> io::Result<Option<Self>> {
-        let own = read_to_string(format!("/proc/{}/cgroup", pid.as_raw_nonzero()))?;
+        let own = read_to_string(groups_of(pid))?;
         if !own.contains(name) {
             return Ok(None);
         }
