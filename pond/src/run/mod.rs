@@ -179,7 +179,7 @@ struct Ran {
 fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::Result<Ran> {
     let (args, policy) = (request.args, request.policy);
     let backend = request.backend;
-    enforceable(policy, backend)?;
+    enforceable(policy)?;
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
     let mut provider = match backend {
@@ -227,8 +227,8 @@ fn backend(policy: &SandboxPolicy) -> Backend {
     }
 }
 
-/// Refuses what the backend cannot do yet, rather than do less than was asked.
-fn enforceable(policy: &SandboxPolicy, backend: Backend) -> anyhow::Result<()> {
+/// Refuses what no backend can do yet, rather than do less than was asked.
+fn enforceable(policy: &SandboxPolicy) -> anyhow::Result<()> {
     if policy.requirement().is_none() {
         bail!("the policy asks for no sandbox");
     }
@@ -237,12 +237,6 @@ fn enforceable(policy: &SandboxPolicy, backend: Backend) -> anyhow::Result<()> {
     }
     match policy.posture().network {
         Network::Open => bail!("an open network is not a sandbox"),
-        Network::Internet if backend != Backend::Native => {
-            bail!(
-                "only the native backend leads to the whole internet; leave out --backend {}",
-                backend.name()
-            )
-        }
         Network::BrokerOnly | Network::Allowlist | Network::Sealed | Network::Internet => Ok(()),
     }
 }

@@ -2,7 +2,28 @@
 //! lie, and what is left after something was killed.
 
 mod daemon;
+mod doctor;
 mod killed;
 mod lies;
 mod parity;
 mod posture;
+
+use std::process::Command;
+
+use daemon::Daemon;
+
+use crate::done::Done;
+use crate::support::World;
+
+impl Daemon {
+    /// `pond run` with these flags and command, on this engine.
+    fn pond(&self, world: &World, arguments: &[&str]) -> Command {
+        let mut pond = world.pond(arguments);
+        pond.env("DOCKER_HOST", self.address());
+        pond
+    }
+
+    fn run(&self, world: &World, arguments: &[&str]) -> Done {
+        Done::of(self.pond(world, arguments).output().unwrap())
+    }
+}

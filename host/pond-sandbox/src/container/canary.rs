@@ -17,6 +17,8 @@ pub enum Mismatch {
     Runtime,
     #[error("the engine's number for the container's first process means another process on this host")]
     Process,
+    #[error("the runtime gave the container a network that leads somewhere")]
+    Network,
     #[error("the runtime that should be gVisor runs containers on the host's own kernel")]
     HostKernel,
     #[error("the runtime that should be gVisor runs containers on a kernel that is not gVisor's")]

@@ -19,6 +19,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::canary::{Isolation, Mismatch};
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::image::{self, ImageFault};
+use super::network;
 use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback, ProbeFault};
 use super::reap;
@@ -26,7 +27,7 @@ use super::relay::{Relay, RelayFault, Relayed, Transit};
 use super::request::{Created, Inspected};
 use super::stage::{self, Stage, StageFault};
 use crate::checkout::CheckoutFault;
-use crate::native::cgroup::{self, Usage};
+use crate::native::cgroup::{CgroupFault, CgroupLimits, Foreign, Usage};
 use crate::native::{
     self, Ends, IdRange, IdsFault, Job, Launcher, LauncherFault, Place, PlanFault, Quota, Running, Scenery,
     ScratchFault, Streams,
@@ -80,6 +81,8 @@ pub enum ContainerFault {
     Request(#[source] serde_json::Error),
     #[error("the container engine will not hold the job to all its limits: {0}")]
     Discarded(String),
+    #[error("the container engine does not hold the job to its limits")]
+    Limits(#[source] CgroupFault),
     #[error("the container engine gave a container no id that could be one")]
     NoId,
     #[error("looking at the container's first process")]
@@ -172,7 +175,9 @@ impl Container {
         let (streams, early) = self.engine.attach(&container)?;
         self.act("starting the container", &format!("/containers/{container}/start"))?;
         stage::take_down(&stage.directory)?;
-        let (pid, process) = self.process(&container)?;
+        let (pid, process, groups) = self.process(&container)?;
+        let held = CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids };
+        groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
         let order = Order { plan, kernel: self.runtime.kernel };
         self.connect(Connection {
             container,
@@ -181,6 +186,7 @@ impl Container {
             early,
             pid,
             process,
+            groups,
             order,
             upper: stage.upper,
             range,
@@ -231,7 +237,7 @@ impl Container {
     }
 
     /// The container's first process as this host sees it, held so that its number cannot come to mean another.
-    fn process(&self, container: &str) -> Result<(Pid, OwnedFd), ContainerFault> {
+    fn process(&self, container: &str) -> Result<(Pid, OwnedFd, Foreign), ContainerFault> {
         let inspected = reap::inspect(&self.engine, container)?;
         let gone = || ContainerFault::Process(io::ErrorKind::NotFound.into());
         let inspected = inspected.filter(|found| found.state.running).ok_or_else(gone)?;
@@ -241,10 +247,12 @@ impl Container {
         let pid = Pid::from_raw(inspected.state.pid).ok_or_else(gone)?;
         let process =
             pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| ContainerFault::Process(errno.into()))?;
-        if !cgroup::is_in_group_named(pid, container).map_err(ContainerFault::Process)? {
-            return Err(RelayFault::from(Mismatch::Process).into());
+        let groups = Foreign::of(pid, container).map_err(ContainerFault::Process)?;
+        let groups = groups.ok_or(RelayFault::from(Mismatch::Process))?;
+        if !network::is_closed(pid).map_err(ContainerFault::Process)? {
+            return Err(RelayFault::from(Mismatch::Network).into());
         }
-        Ok((pid, process))
+        Ok((pid, process, groups))
     }
 
     fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
@@ -264,6 +272,7 @@ impl Container {
             engine: made.streams,
             process: made.process.try_clone().map_err(ContainerFault::Pipes)?,
             pid: made.pid,
+            groups: made.groups,
             report: Some(theirs),
             lifeline: Some(pipes.lifeline.0),
             stdin: Some(pipes.stdin.0),
@@ -323,7 +332,7 @@ fn attend(
 
 /// Of a container that did not live to be read, the engine still knows whether memory was the reason.
 fn killed(told: Option<&Inspected>) -> Usage {
-    let oom_kills = told.map(|told| u64::from(told.state.oom_killed));
+    let oom_kills = told.filter(|told| told.state.oom_killed).map(|_| 1);
     Usage { oom_kills, ..Usage::default() }
 }
 
@@ -335,6 +344,7 @@ struct Connection {
     early: Vec<u8>,
     pid: Pid,
     process: OwnedFd,
+    groups: Foreign,
     order: Order,
     upper: OwnedFd,
     range: IdRange,

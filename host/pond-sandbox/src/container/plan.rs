@@ -141,7 +141,7 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
 /// gVisor is a process of the host whose threads count as well.
 const GVISOR_THREADS: u64 = 256;
 
-fn own_threads(kernel: Kernel) -> u64 {
+pub(super) fn own_threads(kernel: Kernel) -> u64 {
     match kernel {
         Kernel::Host => 0,
         Kernel::Gvisor => GVISOR_THREADS,

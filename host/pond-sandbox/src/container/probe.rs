@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use http::Method;
 use pond_policy::backend::Backend;
 use pond_wire::contained::Kernel;
+use serde::Serialize;
 
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::request::{Info, Runtime, Version};
@@ -84,8 +85,33 @@ impl ApiVersion {
     }
 }
 
+/// The engine that answers, for a person to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Answering {
+    pub socket: PathBuf,
+    pub version: String,
+    pub api: String,
+    /// The runtimes that are registered, each with the arguments it gets.
+    pub runtimes: BTreeMap<String, Vec<String>>,
+}
+
+pub fn answering(settings: &EngineSettings) -> Result<Answering, ProbeFault> {
+    let (engine, told) = greet(settings)?;
+    let runtimes = info(&engine)?.runtimes.into_iter();
+    Ok(Answering {
+        socket: engine.socket().to_owned(),
+        version: told.version,
+        api: told.api_version,
+        runtimes: runtimes.map(|(name, runtime)| (name, runtime.runtime_args)).collect(),
+    })
+}
+
 /// Connects to the engine that the settings name, in a version of its language that both speak.
 pub(super) fn engine(settings: &EngineSettings) -> Result<Engine, ProbeFault> {
+    greet(settings).map(|(engine, _)| engine)
+}
+
+fn greet(settings: &EngineSettings) -> Result<(Engine, Version), ProbeFault> {
     let socket = socket(settings.docker_host.as_deref())?;
     let ask = Ask {
         what: "asking the engine's version",
@@ -101,7 +127,7 @@ pub(super) fn engine(settings: &EngineSettings) -> Result<Engine, ProbeFault> {
     let Some(version) = spoken else {
         return Err(ProbeFault::TooOld { version: told.version, api: told.api_version });
     };
-    Ok(Engine::new(&socket, &format!("/v{version}"))?)
+    Ok((Engine::new(&socket, &format!("/v{version}"))?, told))
 }
 
 fn socket(docker_host: Option<&str>) -> Result<PathBuf, ProbeFault> {
@@ -125,10 +151,16 @@ pub(super) fn runtime(
     backend: Backend,
     settings: &EngineSettings,
 ) -> Result<Chosen, ProbeFault> {
-    let ask =
-        Ask { what: "asking the engine's runtimes", method: Method::GET, path: "/info", body: Body::Nothing };
-    let info: Info = engine.read(ask)?;
-    choose(&info.runtimes, backend, settings)
+    choose(&info(engine)?.runtimes, backend, settings)
+}
+
+fn info(engine: &Engine) -> Result<Info, EngineFault> {
+    engine.read(Ask {
+        what: "asking the engine's runtimes",
+        method: Method::GET,
+        path: "/info",
+        body: Body::Nothing,
+    })
 }
 
 fn choose(

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::canary::{Mismatch, Outside, Program, judge};
 use super::frames::{Frames, FramesFault};
-use crate::native::cgroup::{self, Usage};
+use crate::native::cgroup::{CgroupFault, Foreign, Usage};
 
 /// How long an engine may take to tell of what a dead container had written.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -40,6 +40,8 @@ pub enum RelayFault {
     Mismatch(#[from] Mismatch),
     #[error("pid 1 of the container sent evidence that cannot be read")]
     Evidence(#[source] serde_json::Error),
+    #[error("reading what the container used")]
+    Counters(#[source] CgroupFault),
     #[error("killing the container")]
     Kill(#[source] io::Error),
 }
@@ -51,6 +53,8 @@ pub(super) struct Relay {
     /// Pid 1 as this host sees it, or the process that stands for it.
     pub(super) process: OwnedFd,
     pub(super) pid: Pid,
+    /// Its control groups.
+    pub(super) groups: Foreign,
     /// Until pid 1 is dead.
     pub(super) report: Option<OwnedFd>,
     pub(super) lifeline: Option<OwnedFd>,
@@ -133,6 +137,10 @@ impl Relay {
             // Nobody can report any more.
             transit.dead_since = Some(Instant::now());
             self.report = None;
+            if transit.usage.is_none() {
+                // Killed, perhaps for memory. The engine removes the groups, but not before it has heard of this too.
+                transit.usage = self.groups.usage().ok();
+            }
         }
         if lifeline {
             self.kill()?;
@@ -249,7 +257,7 @@ impl Relay {
                     transit.begin();
                 }
                 Kind::Report | Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Leave => {
-                    self.pass_on(Report::decode(&payload)?, transit);
+                    self.pass_on(Report::decode(&payload)?, transit)?;
                 }
             }
             self.flush(transit)?;
@@ -267,13 +275,13 @@ impl Relay {
         Ok(Outside { boot_id, version, program })
     }
 
-    fn pass_on(&mut self, report: Report, transit: &mut Transit) {
+    fn pass_on(&mut self, report: Report, transit: &mut Transit) -> Result<(), RelayFault> {
         let upper = [self.upper.as_fd()];
         let descriptors: &[BorrowedFd<'_>] = match report {
             Report::Prepared => &upper,
             Report::Exited { .. } | Report::Signaled { .. } => {
-                // While pid 1 waits for a farewell its control group is still there to be read.
-                transit.usage = cgroup::usage_of(self.pid).ok();
+                // While pid 1 waits for a farewell its control groups are there to be read.
+                transit.usage = Some(self.groups.usage().map_err(RelayFault::Counters)?);
                 transit.say(Kind::Leave, &[]);
                 transit.farewell.get_or_insert_with(Instant::now);
                 &[]
@@ -284,6 +292,7 @@ impl Relay {
         if let Some(socket) = &self.report
             && let Err(_gone) = pond_sys::socket::send(socket, &report.encode(), descriptors)
         {}
+        Ok(())
     }
 
     /// As much as everybody takes now. What nobody takes any more is dropped.
