@@ -2,6 +2,8 @@
 # Sourced, never run. A row is `ok`, `to do` (the script will), `MISSING` (you have to, and the row says how) or `-` (not tried).
 # shellcheck shell=bash
 
+HERE=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+
 # One word per fault or change, so that the end knows.
 missing=()
 changes=()
@@ -135,7 +137,7 @@ unpack_package() { # PACKAGE
   rm --recursive -- "$place"
 }
 
-engine() { python3 "$(dirname -- "${BASH_SOURCE[0]}")/daemon_json.py" "$@"; }
+engine() { python3 "$HERE/daemon_json.py" "$@"; }
 
 check_registration() { # NAME ENTRY
   local found

@@ -131,6 +131,11 @@ struct Outcome {
     passed: bool,
 }
 
+/// gVisor as the tests have it, for whoever measures it.
+pub(crate) fn gvisor(root: &Path, log: &Path) -> Result<PathBuf> {
+    runsc::fetch(&Shop { root: root.to_owned(), target: root.join("target"), log: log.to_owned() })
+}
+
 pub(crate) fn list() -> bool {
     for part in Part::value_variants() {
         println!("{:<18}{}", part.name(), part.purpose());
