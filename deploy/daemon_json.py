@@ -13,6 +13,7 @@ The new file is complete before it gets the old one's name, and has its owner an
 import fcntl
 import http.client
 import json
+import math
 import os
 import shutil
 import socket
@@ -40,6 +41,13 @@ def no_constant(name):
     raise Refused(f"{name} is not JSON")
 
 
+def finite(text):
+    number = float(text)
+    if math.isinf(number):
+        raise Refused(f"the number {text} is too large to be written back")
+    return number
+
+
 def read(path):
     """The settings, or none where there is no file."""
     try:
@@ -48,7 +56,7 @@ def read(path):
     except FileNotFoundError:
         return {}
     try:
-        settings = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
+        settings = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant, parse_float=finite)
     except json.JSONDecodeError as fault:
         raise Refused(f"line {fault.lineno}, column {fault.colno}: {fault.msg}") from fault
     if not isinstance(settings, dict):
@@ -73,12 +81,8 @@ def put(path, name, entry):
     fcntl.flock(held, fcntl.LOCK_EX)
     settings = read(path)
     settings.setdefault("runtimes", {})[name] = entry
-    try:
-        text = json.dumps(settings, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    except ValueError as fault:
-        raise Refused("a number in it is too large to be written back") from fault
     backup = keep(path)
-    replace(path, text)
+    replace(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
     os.fsync(held)
     return backup
 

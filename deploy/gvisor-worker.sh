@@ -11,6 +11,7 @@ readonly NEWER='a newer runsc (that of Debian 13 works on kernels where that of 
 runsc=
 name=runsc
 network=host
+platforms=(kvm systrap ptrace)
 platform=
 
 usage() {
@@ -20,6 +21,7 @@ gvisor-worker.sh [--check] [OPTION…]
   --check             say what is there and what is missing, and change nothing
   --runsc FILE        take this runsc instead of the distribution's package
   --name NAME         register it under this name (default: runsc; pond is told others by SWARM_GVISOR_RUNTIME)
+  --platform NAME     try this one alone (default: the first of kvm, systrap and ptrace that works)
   --network host      the container's own network namespace, as pond's gateway needs it (the default)
   --network sandbox   gVisor's own network stack: for sealed jobs alone
   --replace           replace another registration under that name
@@ -41,6 +43,7 @@ parse() {
         --runsc) runsc=$(value "$@") ;;
         --name) name=$(value "$@") ;;
         --network) network=$(value "$@") ;;
+        --platform) platforms=("$(value "$@")") ;;
         --help | -h) usage && exit 0 ;;
         *) usage_error "unknown word: $1" ;;
       esac
@@ -49,6 +52,8 @@ parse() {
   done
   [[ $name =~ ^[a-z0-9][a-z0-9_.-]*$ ]] || usage_error "--name $name: small letters, digits, dots and dashes"
   [[ $network == host || $network == sandbox ]] || usage_error "--network $network: host or sandbox"
+  [[ -z $runsc || (-x $runsc && $runsc == /*) ]] || usage_error "--runsc $runsc: an absolute path of an executable"
+  [[ ${platforms[0]} =~ ^[a-z]+$ ]] || usage_error "--platform ${platforms[0]}: a name such as systrap"
 }
 
 # A program in a sandbox, in a network namespace with a loopback like a container's; it says which boot its kernel is of, by which
@@ -64,7 +69,7 @@ works() { # PLATFORM NETWORK
 # The fastest first. Having /dev/kvm is not enough: on many virtual machines it is there and never returns.
 choose_platform() {
   local candidate
-  for candidate in kvm systrap ptrace; do
+  for candidate in "${platforms[@]}"; do
     if [[ $candidate == kvm && ! -w /dev/kvm ]]; then continue; fi
     if works "$candidate" "$network"; then
       platform=$candidate
@@ -79,15 +84,11 @@ no_platform() {
 }
 
 entry() {
-  printf '{"path": "%s", "runtimeArgs": ["--platform=%s", "--network=%s"]}' "$runsc" "$platform" "$network"
+  printf '{"path": %s, "runtimeArgs": ["--platform=%s", "--network=%s"]}' "$(as_json "$runsc")" "$platform" "$network"
 }
 
 find_runsc() {
-  if [[ -n $runsc ]]; then
-    [[ -x $runsc && $runsc =~ ^/[A-Za-z0-9_./+-]+$ ]] || usage_error "--runsc $runsc: an absolute path of an executable"
-  elif [[ -x $root/usr/bin/runsc ]]; then
-    runsc=$root/usr/bin/runsc
-  fi
+  if [[ -z $runsc && -x $root/usr/bin/runsc ]]; then runsc=$root/usr/bin/runsc; fi
 }
 
 check_runsc() {

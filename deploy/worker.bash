@@ -137,6 +137,8 @@ unpack_package() { # PACKAGE
   rm --recursive -- "$place"
 }
 
+as_json() { python3 -c 'import json, sys; print(json.dumps(sys.argv[1]))' "$1"; }
+
 engine() { python3 "$HERE/daemon_json.py" "$@"; }
 
 check_registration() { # NAME ENTRY
