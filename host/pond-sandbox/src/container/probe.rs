@@ -1,7 +1,7 @@
 //! What engine this host has, and which of its runtimes is which backend. A backend whose runtime is not there does not exist.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use http::Method;
 use pond_policy::backend::Backend;
@@ -84,16 +84,27 @@ impl ApiVersion {
     }
 }
 
-/// Connects to the engine that the settings name, in a version of its language that both speak.
-pub(super) fn engine(settings: &EngineSettings) -> Result<Engine, ProbeFault> {
+/// The engine that the settings name, and its runtime for this backend. To answer either question an engine starts programs of
+/// its own, so both are asked at once.
+pub(super) fn open(backend: Backend, settings: &EngineSettings) -> Result<(Engine, Chosen), ProbeFault> {
     let socket = socket(settings.docker_host.as_deref())?;
+    std::thread::scope(|scope| {
+        let registered = scope.spawn(|| runtimes(&socket));
+        let engine = engine(&socket)?;
+        let registered = registered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok((engine, choose(&registered, backend, settings)?))
+    })
+}
+
+/// Speaks a version of the engine's language that both know.
+fn engine(socket: &Path) -> Result<Engine, ProbeFault> {
     let ask = Ask {
         what: "asking the engine's version",
         method: Method::GET,
         path: "/version",
         body: Body::Nothing,
     };
-    let told: Version = Engine::new(&socket, "")?.read(ask)?;
+    let told: Version = Engine::new(socket, "")?.read(ask)?;
     if told.os != "linux" {
         return Err(ProbeFault::NotLinux(told.os));
     }
@@ -101,7 +112,13 @@ pub(super) fn engine(settings: &EngineSettings) -> Result<Engine, ProbeFault> {
     let Some(version) = spoken else {
         return Err(ProbeFault::TooOld { version: told.version, api: told.api_version });
     };
-    Ok(Engine::new(&socket, &format!("/v{version}"))?)
+    Ok(Engine::new(socket, &format!("/v{version}"))?)
+}
+
+fn runtimes(socket: &Path) -> Result<BTreeMap<String, Runtime>, EngineFault> {
+    let ask =
+        Ask { what: "asking the engine's runtimes", method: Method::GET, path: "/info", body: Body::Nothing };
+    Engine::new(socket, "")?.read(ask).map(|Info { runtimes }| runtimes)
 }
 
 fn socket(docker_host: Option<&str>) -> Result<PathBuf, ProbeFault> {
@@ -118,17 +135,6 @@ fn socket(docker_host: Option<&str>) -> Result<PathBuf, ProbeFault> {
 fn spoken(newest: &str, oldest: &str) -> Option<ApiVersion> {
     let version = LEAST.max(ApiVersion::parse(oldest)?);
     (version <= ApiVersion::parse(newest)?).then_some(version)
-}
-
-pub(super) fn runtime(
-    engine: &Engine,
-    backend: Backend,
-    settings: &EngineSettings,
-) -> Result<Chosen, ProbeFault> {
-    let ask =
-        Ask { what: "asking the engine's runtimes", method: Method::GET, path: "/info", body: Body::Nothing };
-    let info: Info = engine.read(ask)?;
-    choose(&info.runtimes, backend, settings)
 }
 
 fn choose(
