@@ -59,11 +59,13 @@ parse() {
 # A program in a sandbox, in a network namespace with a loopback like a container's; it says which boot its kernel is of, by which
 # pond tells gVisor from the host. A platform that hangs does not work.
 works() { # PLATFORM NETWORK
-  local patience=30 said
+  local patience=30 place said status=0
   if [[ $1 == kvm ]]; then patience=8; fi
-  said=$(timeout --kill-after=5 "$patience" unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
-    "$runsc" --platform="$1" --network="$2" 'do' cat "$BOOT_ID" 2>/dev/null </dev/null) || return 1
-  [[ -n $said && $said != "$(cat "$BOOT_ID")" ]]
+  place=$(mktemp --directory)
+  said=$(TMPDIR=$place timeout --kill-after=5 "$patience" unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
+    "$runsc" --ignore-cgroups --root="$place" --platform="$1" --network="$2" 'do' cat "$BOOT_ID" 2>/dev/null </dev/null) || status=1
+  rm --recursive --force --one-file-system -- "$place"
+  [[ $status -eq 0 && -n $said && $said != "$(cat "$BOOT_ID")" ]]
 }
 
 # The fastest first. Having /dev/kvm is not enough: on many virtual machines it is there and never returns.
@@ -71,7 +73,7 @@ choose_platform() {
   local candidate
   for candidate in "${platforms[@]}"; do
     if [[ $candidate == kvm && ! -w /dev/kvm ]]; then continue; fi
-    if works "$candidate" "$network"; then
+    if works "$candidate" host; then
       platform=$candidate
       return 0
     fi
@@ -80,7 +82,7 @@ choose_platform() {
 }
 
 no_platform() {
-  printf '%s runs nothing with --network=%s on this kernel, or does not say of which boot its own is' "$runsc" "$network"
+  printf '%s runs nothing on this kernel, or does not say of which boot its own is' "$runsc"
 }
 
 entry() {
@@ -105,17 +107,21 @@ check_runsc() {
 check_platform() {
   if [[ -z $runsc ]]; then
     row - platform 'tried once runsc is there'
-    return
-  fi
-  if ! choose_platform; then
-    row MISSING platform "$(no_platform)" "$NEWER"
-    return
-  fi
-  row ok platform "$platform"
-  if [[ $network == host ]] && ! works "$platform" sandbox; then
-    row ok network "host: gVisor's own stack refuses this kernel"
+  elif choose_platform; then
+    row ok platform "$platform"
+    check_network
   else
-    row ok network "$network"
+    row MISSING platform "$(no_platform)" "$NEWER"
+  fi
+}
+
+check_network() {
+  local own='works on this kernel'
+  works "$platform" sandbox || own='refuses this kernel'
+  if [[ $network == sandbox && $own == refuses* ]]; then
+    row MISSING network "gVisor's own stack $own" '--network host'
+  else
+    row ok network "$network (gVisor's own stack $own)"
   fi
 }
 

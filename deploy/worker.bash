@@ -182,6 +182,8 @@ unregister() {
   reload_engine || true
 }
 
+trap 'unregister; exit 130' INT TERM
+
 # The engine reads its runtimes again without a restart, and no container notices.
 reload_engine() {
   local pid
