@@ -133,7 +133,7 @@ fn a_merge_loses_nothing() {
     let (file, link) = (world.project().join("real.json"), world.project().join("daemon.json"));
     let text = r#"{"dns": ["10.0.0.1"], "x": {"n": 123456789012345678901234567890, "t": "ü\u0000"}, "runtimes": {"a": {"path": "b"}}}"#;
     std::fs::write(&file, text).unwrap();
-    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink("real.json", &link).unwrap();
     let mut put = world.command("python3");
     put.arg(format!("{SCRIPTS}/daemon_json.py")).arg("put").arg(&link).args(["c", r#"{"path": "d"}"#]);
@@ -145,7 +145,7 @@ fn a_merge_loses_nothing() {
     let expected = r#"{"dns":["10.0.0.1"],"x":{"n":123456789012345678901234567890,"t":"ü\u0000"},"runtimes":{"a":{"path":"b"},"c":{"path":"d"}}}"#;
     assert_eq!(squeezed, expected);
     assert!(link.is_symlink());
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
 }
 
 /// It says all a script can ask a runtime, and is runc. Pond looks at the kernel, and what was registered goes.

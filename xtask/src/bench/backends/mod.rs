@@ -148,10 +148,12 @@ fn race(stand: &Stand, docker: &Daemon<'_>, contenders: &[Contender], rounds: u3
 
 /// How many of a crowd are under way at once.
 const AT_ONCE: usize = 8;
+/// A launch that hangs has failed.
+const PATIENCE: [&str; 3] = ["timeout", "--kill-after=10", "120"];
 
 fn crowd(stand: &Stand, docker: &Daemon<'_>, contender: &Contender, launches: u32) -> Result<Crowd> {
     println!("    {launches} × {}, {AT_ONCE} at a time …", contender.name);
-    let command = on_engine(stand, docker, &contender.words);
+    let command = on_engine(stand, docker, &[&PATIENCE.map(str::to_owned)[..], &contender.words].concat());
     let (taken, failures) = (AtomicU32::new(0), AtomicUsize::new(0));
     let one_by_one = || -> Result<()> {
         while taken.fetch_add(1, Ordering::Relaxed) < launches {
