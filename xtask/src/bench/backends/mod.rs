@@ -77,7 +77,7 @@ pub(crate) fn run(root: &Path, args: &BackendsArgs) -> Result<bool> {
         .filter(|contender| [NATIVE, DOCKER, GVISOR].contains(&contender.name))
         .map(|contender| crowd(&stand, &docker, contender, args.crowd))
         .collect::<Result<_>>()?;
-    let after = residue::count(&stand, &docker)?;
+    let after = residue::settled(&stand, &docker, &before)?;
     docker.stop()?;
     let page = Page { facts, turns, crowds, before, after };
     let table = page.markdown();

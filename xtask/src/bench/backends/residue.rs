@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -11,6 +12,21 @@ use super::super::stand::{Stand, read};
 
 /// What was counted, in the order of the table.
 pub(super) type Residue = Vec<(&'static str, usize)>;
+
+/// The kernel frees loop devices and groups a moment after whoever used them is gone.
+const SETTLING: Duration = Duration::from_secs(20);
+
+/// What there is once it is what was there before, or will not be.
+pub(super) fn settled(stand: &Stand, docker: &Daemon<'_>, before: &Residue) -> Result<Residue> {
+    let deadline = Instant::now() + SETTLING;
+    loop {
+        let now = count(stand, docker)?;
+        if now == *before || Instant::now() > deadline {
+            return Ok(now);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
 
 pub(super) fn count(stand: &Stand, docker: &Daemon<'_>) -> Result<Residue> {
     let lines = |words: &[&str]| Ok::<_, anyhow::Error>(docker.client(words).capture()?.lines().count());
