@@ -62,7 +62,7 @@ pub(super) struct Daemon {
 
 /// gVisor as `cargo xtask test` fetched it, else as this machine has it.
 #[expect(clippy::disallowed_methods, reason = "the runner of the tests says where it put the runtime")]
-fn runsc() -> String {
+pub(super) fn runsc() -> String {
     std::env::var("POND_TEST_RUNSC").unwrap_or_else(|_| "/usr/bin/runsc".to_owned())
 }
 
@@ -120,7 +120,12 @@ impl Daemon {
     }
 
     fn socket(&self) -> PathBuf {
-        self.directory.path().join("sock")
+        self.file("sock")
+    }
+
+    /// A file of the engine's own, by its name: `daemon.json`, `pid`, …
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     pub(super) fn address(&self) -> String {

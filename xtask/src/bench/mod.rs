@@ -2,6 +2,7 @@
 //! Nothing here judges a time: figures are printed and written down. What is counted rather than timed (failures of a
 //! crowd, things left over) can fail.
 
+mod backends;
 mod bundle;
 mod census;
 mod chart;
@@ -35,6 +36,8 @@ pub(crate) enum Bench {
     Native(NativeArgs),
     /// The gateway against tinyproxy, squid and sandbox-runtime, in network namespaces of its own (as root)
     Gateway(gateway::GatewayArgs),
+    /// The same job on native, docker and gvisor, beside plain `docker run` (as root; best on a quiet machine)
+    Backends(backends::BackendsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +97,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
     match bench {
         Bench::Native(args) => native(root, args),
         Bench::Gateway(args) => gateway::run(root, args).map(|()| true),
+        Bench::Backends(args) => backends::run(root, args),
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) enum Part {
     Oracles,
     Fmt,
     Clippy,
+    Scripts,
     Tidy,
     Build,
     Gen,
@@ -50,6 +51,7 @@ impl Part {
             Part::Packages => "Debian packages and the agent that the tests call are installed",
             Part::Fmt => "the code is formatted",
             Part::Clippy => "no lint of the workspace is broken",
+            Part::Scripts => "shellcheck has nothing to say about the scripts",
             Part::Tidy => "no rule of the house is broken",
             Part::Build => "the release builds",
             Part::Gen => "generated files are what would be generated",
@@ -78,6 +80,7 @@ impl Part {
                 "-D",
                 "warnings",
             ])),
+            Part::Scripts => shop.step(shop.command(&[&SHELLCHECK[..], &SCRIPTS].concat())),
             Part::Tidy => {
                 ensure!(tidy::check(&shop.root)?, "repeat with `cargo xtask tidy`");
                 Ok(())
@@ -97,6 +100,10 @@ impl Part {
         }
     }
 }
+
+/// With what a script sources.
+const SHELLCHECK: [&str; 3] = ["shellcheck", "--external-sources", "--check-sourced"];
+const SCRIPTS: [&str; 3] = [".ci/run", "deploy/gvisor-worker.sh", "deploy/kata-worker.sh"];
 
 /// Where a part works and where its output is kept.
 struct Shop {
@@ -129,6 +136,11 @@ struct Outcome {
     part: Part,
     took: Duration,
     passed: bool,
+}
+
+/// gVisor as the tests have it, for whoever measures it.
+pub(crate) fn gvisor(root: &Path, log: &Path) -> Result<PathBuf> {
+    runsc::fetch(&Shop { root: root.to_owned(), target: root.join("target"), log: log.to_owned() })
 }
 
 pub(crate) fn list() -> bool {

@@ -116,8 +116,7 @@ impl Container {
         if !rustix::process::geteuid().is_root() {
             return Err(ContainerFault::NotRoot);
         }
-        let engine = probe::engine(settings)?;
-        let runtime = probe::runtime(&engine, backend, settings)?;
+        let (engine, runtime) = probe::open(backend, settings)?;
         if backend == Backend::Firecracker {
             return Err(ContainerFault::Firecracker);
         }
