@@ -20,6 +20,20 @@ pub(crate) enum Verdict {
     Breached(String),
     Broken(String),
     NoControl(String),
+    /// Otherwise than native, as listed with a reason.
+    Differs(&'static str),
+}
+
+impl Verdict {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Breached(_) => "BREACHED",
+            Self::Broken(_) => "BROKEN PROBE",
+            Self::NoControl(_) => "no control",
+            Self::Differs(_) => "differs",
+        }
+    }
 }
 
 /// What a probe met inside.
@@ -116,7 +130,7 @@ pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
         }
         Evidence::MemoryWithinLimit => {
             let within = usage.memory_peak_bytes.is_some_and(|peak| peak <= seen.memory_limit);
-            (within, "stayed within the memory limit".to_owned())
+            (within || positive(usage.oom_kills), "stayed within the memory limit".to_owned())
         }
         Evidence::TimedOut => {
             (seen.ended.stop == Some(Stop::TimedOut), "killed at the time limit".to_owned())
@@ -174,6 +188,7 @@ pub(crate) struct Count {
     pub(crate) breached: usize,
     pub(crate) broken: usize,
     pub(crate) without_control: usize,
+    pub(crate) differing: usize,
 }
 
 impl Count {
@@ -185,6 +200,7 @@ impl Count {
                 Verdict::Breached(_) => count.breached += 1,
                 Verdict::Broken(_) => count.broken += 1,
                 Verdict::NoControl(_) => count.without_control += 1,
+                Verdict::Differs(_) => count.differing += 1,
             }
         }
         count
@@ -195,8 +211,11 @@ impl Count {
     }
 
     pub(crate) fn line(self) -> String {
-        let Self { held, breached, broken, without_control } = self;
-        format!("{held} held, {breached} breached, {broken} broken probes, {without_control} without control")
+        let Self { held, breached, broken, without_control, differing } = self;
+        let differing = if differing > 0 { format!(", {differing} differing") } else { String::new() };
+        format!(
+            "{held} held, {breached} breached, {broken} broken probes, {without_control} without control{differing}"
+        )
     }
 }
 
@@ -214,6 +233,7 @@ pub(crate) fn card(rows: &[Row], residue: &[String]) -> String {
             Verdict::Breached(why) => format!("BREACHED: {why}"),
             Verdict::Broken(why) => format!("BROKEN PROBE: {why}"),
             Verdict::NoControl(why) => format!("no control here: {why}"),
+            Verdict::Differs(why) => format!("differs: {why}"),
         };
         line(
             &mut text,
@@ -230,7 +250,7 @@ pub(crate) fn card(rows: &[Row], residue: &[String]) -> String {
     text
 }
 
-fn line(text: &mut String, what: &str) {
+pub(super) fn line(text: &mut String, what: &str) {
     // Writing to a String cannot fail.
     if writeln!(text, "{}", what.trim_end()).is_err() {}
 }

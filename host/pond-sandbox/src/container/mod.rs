@@ -21,7 +21,7 @@ pub use canary::{Isolation, Mismatch, Program};
 pub use engine::EngineFault;
 pub use image::ImageFault;
 pub(crate) use launch::Attended;
-pub use launch::{Container, ContainerFault};
+pub use launch::{Contained, Container, ContainerFault};
 pub use probe::{EngineSettings, ProbeFault};
 pub use reap::ReclaimFault;
 pub(crate) use reap::reclaim;

@@ -128,6 +128,12 @@ fn unnamed_file(directory: &str) -> io::Result<()> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o600)) {
         Ok(_) => Ok(()),
+        // Only some kernels can make one.
+        Err(Errno::OPNOTSUPP) => {
+            let path = Path::new(directory).join("pond-attack");
+            File::create_new(&path)?;
+            std::fs::remove_file(path)
+        }
         Err(errno) => Err(errno.into()),
     }
 }
