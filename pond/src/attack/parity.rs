@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::Report;
 use super::campaign::Fate;
-use super::differences::DIFFERENCES;
-use super::score::{Count, Verdict, line};
+use super::differences::listed;
+use super::score::{Count, Row, Verdict, line};
 
 /// What an attack on every backend found.
 #[derive(Debug, Serialize)]
@@ -115,37 +115,28 @@ fn probes(attacked: Vec<(Backend, Report)>) -> Vec<Compared> {
     compared
 }
 
+/// Against the first of them, which is native where it is there.
 fn differences(attacked: &[(Backend, Report)]) -> Vec<Told> {
     let Some(((_, first), others)) = attacked.split_first() else { return Vec::new() };
-    let mut told = Vec::new();
-    for (backend, report) in others {
-        for (row, reference) in report.probes.iter().zip(&first.probes) {
-            let standing = match &row.verdict {
-                Verdict::Differs(_) => Some(Standing::Listed),
-                other if other.name() != reference.verdict.name() => Some(Standing::Unlisted),
-                // What cannot be shown here may be so elsewhere.
-                Verdict::Held if is_listed(*backend, row.case, row.probe) => Some(Standing::NoLonger),
-                Verdict::Held | Verdict::Breached(_) | Verdict::Broken(_) | Verdict::NoControl(_) => None,
-            };
-            let why = match &row.verdict {
-                Verdict::Differs(why) => (*why).to_owned(),
-                other => format!("{} here, {} there", other.name(), reference.verdict.name()),
-            };
-            let (case, probe) = (row.case, row.probe);
-            told.extend(standing.map(|standing| Told {
-                case,
-                probe,
-                backend: backend.name(),
-                standing,
-                why,
-            }));
-        }
-    }
-    told
+    let of = |(backend, report): &(Backend, Report)| {
+        let pairs = report.probes.iter().zip(&first.probes);
+        pairs.filter_map(|(row, reference)| told(*backend, row, &reference.verdict)).collect::<Vec<_>>()
+    };
+    others.iter().flat_map(of).collect()
 }
 
-fn is_listed(backend: Backend, case: &str, probe: &str) -> bool {
-    DIFFERENCES.iter().any(|one| (one.backend, one.case, one.probe) == (backend, case, probe))
+fn told(backend: Backend, row: &Row, reference: &Verdict) -> Option<Told> {
+    let is_listed = listed(backend, row.case, row.probe).is_some();
+    let (standing, why) = match &row.verdict {
+        Verdict::Differs(why) => (Standing::Listed, (*why).to_owned()),
+        // What cannot be shown here may be so elsewhere; what was shown not to be so is not.
+        Verdict::Held if is_listed => (Standing::NoLonger, "it holds here as well".to_owned()),
+        Verdict::Held | Verdict::Breached(_) | Verdict::Broken(_) | Verdict::NoControl(_) => {
+            let (here, there) = (row.verdict.name(), reference.name());
+            (here != there).then(|| (Standing::Unlisted, format!("{here} here, {there} there")))?
+        }
+    };
+    Some(Told { case: row.case, probe: row.probe, backend: backend.name(), standing, why })
 }
 
 impl Parity {
@@ -194,17 +185,12 @@ impl Parity {
     }
 
     fn totals(&self, text: &mut String) {
-        let totals: [(&str, fn(&Count) -> usize); 5] = [
-            ("held", |count| count.held),
-            ("breached", |count| count.breached),
-            ("broken probes", |count| count.broken),
-            ("without control", |count| count.without_control),
-            ("differing", |count| count.differing),
-        ];
         line(text, "total");
-        for (name, of) in totals {
+        for (at, (name, _)) in Count::default().parts().into_iter().enumerate() {
             let number = |side: &Side| match &side.found {
-                Found::Attacked { count, .. } => of(count).to_string(),
+                Found::Attacked { count, .. } => {
+                    count.parts().get(at).map_or(String::new(), |(_, number)| number.to_string())
+                }
                 Found::Absent { .. } => "not here".to_owned(),
             };
             line(text, &self.row(&format!("     {name}"), number));
@@ -214,5 +200,78 @@ impl Parity {
     fn row(&self, head: &str, cell: impl Fn(&Side) -> String) -> String {
         let cells: String = self.backends.iter().map(|side| format!("{:<13}", cell(side))).collect();
         format!("{head:<34}{cells}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A difference is told whatever it is, and only a reason for this very one makes it a known one.
+    use super::*;
+
+    fn row(case: &'static str, probe: &'static str, verdict: Verdict) -> Row {
+        let (inside, control) = (String::new(), String::new());
+        Row { case, what: "what", probe, expect: "denied", inside, control, verdict }
+    }
+
+    fn attacked(probes: Vec<Row>) -> Fate {
+        let count = Count::of(&probes, &[]);
+        Fate::Attacked(Report { profile: "p", backend: "b", count, canaries: Vec::new(), probes })
+    }
+
+    fn breached() -> Verdict {
+        Verdict::Breached("it worked".to_owned())
+    }
+
+    fn told(parity: &Parity) -> Vec<(&str, &str, Standing)> {
+        parity.differences.iter().map(|told| (told.backend, told.probe, told.standing)).collect()
+    }
+
+    #[test]
+    fn what_is_not_natives_verdict_is_told() {
+        let native = attacked(vec![
+            row("K41", "device", Verdict::Held),
+            row("K41", "own name", Verdict::Held),
+            row("K05", "char", Verdict::Held),
+            row("K06", "null", Verdict::NoControl("no root".to_owned())),
+        ]);
+        let gvisor = attacked(vec![
+            row("K41", "device", Verdict::Differs("no Landlock")),
+            row("K41", "own name", Verdict::Held),
+            row("K05", "char", breached()),
+            row("K06", "null", Verdict::Held),
+        ]);
+        let docker = Fate::Absent("no engine".to_owned());
+        let fates = vec![(Backend::Native, native), (Backend::Docker, docker), (Backend::Gvisor, gvisor)];
+        let parity = compare("p", fates);
+        let expected = [
+            ("gvisor", "device", Standing::Listed),
+            ("gvisor", "own name", Standing::NoLonger),
+            ("gvisor", "char", Standing::Unlisted),
+            ("gvisor", "null", Standing::Unlisted),
+        ];
+        assert_eq!(told(&parity), expected);
+        assert!(!parity.passes());
+        let table = parity.table();
+        for part in [
+            "                                  native       docker       gvisor",
+            "     char                         held                      BREACHED",
+            "     breached                     0            not here     1",
+            "NOT LISTED: K05 char on gvisor: BREACHED here, held there",
+            "listed, and not so: K41 own name on gvisor",
+            "differs: K41 device on gvisor: no Landlock",
+            "docker is not here: no engine",
+        ] {
+            assert!(table.contains(part), "{part:?} in:\n{table}");
+        }
+    }
+
+    #[test]
+    fn the_same_everywhere_is_no_difference() {
+        let rows = || vec![row("K05", "char", Verdict::Held), row("K41", "device", breached())];
+        let fates = vec![(Backend::Native, attacked(rows())), (Backend::Docker, attacked(rows()))];
+        let parity = compare("p", fates);
+        assert_eq!(told(&parity), []);
+        // A breach everywhere is one nevertheless.
+        assert!(!parity.passes());
     }
 }

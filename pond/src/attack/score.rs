@@ -117,6 +117,9 @@ fn compare(probe: &Probe, control: Option<Outcome>, caller: Caller) -> Verdict {
     Verdict::Broken(format!("unconfined it failed too: {}", words(control)))
 }
 
+/// What a kernel cannot refuse it counts on top of a limit: a few pages.
+const FORCED_BYTES: u64 = 1 << 20;
+
 /// What the backend's own reports and counters show, where a probe's word is not enough.
 pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
     let usage = &seen.ended.over.usage;
@@ -129,7 +132,8 @@ pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
             (positive(usage.cpu_throttled_periods), "held back at the processor limit".to_owned())
         }
         Evidence::MemoryWithinLimit => {
-            let within = usage.memory_peak_bytes.is_some_and(|peak| peak <= seen.memory_limit);
+            let most = seen.memory_limit.saturating_add(FORCED_BYTES);
+            let within = usage.memory_peak_bytes.is_some_and(|peak| peak <= most);
             (within || positive(usage.oom_kills), "stayed within the memory limit".to_owned())
         }
         Evidence::TimedOut => {
@@ -210,12 +214,19 @@ impl Count {
         self.breached == 0 && self.broken == 0
     }
 
+    /// Each number with its name.
+    pub(crate) fn parts(self) -> [(&'static str, usize); 5] {
+        [
+            ("held", self.held),
+            ("breached", self.breached),
+            ("broken probes", self.broken),
+            ("without control", self.without_control),
+            ("differing", self.differing),
+        ]
+    }
+
     pub(crate) fn line(self) -> String {
-        let Self { held, breached, broken, without_control, differing } = self;
-        let differing = if differing > 0 { format!(", {differing} differing") } else { String::new() };
-        format!(
-            "{held} held, {breached} breached, {broken} broken probes, {without_control} without control{differing}"
-        )
+        self.parts().map(|(name, number)| format!("{number} {name}")).join(", ")
     }
 }
 
