@@ -1,8 +1,9 @@
 //! Pid 1 of a container: takes its order from pond, confines the job as a native sandbox does, and becomes its relay.
 //!
 //! Zone: hostile. The engine made the namespaces, the root and the limits before this process ran, without capabilities and as
-//! the job's own user, so nothing here is privileged. What the engine cannot express (Landlock, the exact filter) is added by
-//! the child just before it becomes the job, tried, and without it there is no job.
+//! the job's own user, so nothing here is privileged; on gVisor it becomes that user once it knows who that is. What the
+//! engine cannot express (Landlock, the exact filter) is added by the child just before it becomes the job, tried, and
+//! without it there is no job.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,7 +11,7 @@ use pond_init::{Relay, relay, say, tell};
 use pond_sys::process::{exit_now, fork_plainly};
 use pond_sys::seccomp;
 use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order};
-use pond_wire::jail::{Report, Step};
+use pond_wire::jail::{Identity, JOB_ID, JailPlan, Report, Step};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
@@ -77,7 +78,7 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
     match order.kernel {
         Kernel::Host => inside::set_rlimits(&order.plan.rlimits).at(Step::Rlimits)?,
         // It lets nobody change some of them, and has them from the engine.
-        Kernel::Gvisor => {}
+        Kernel::Gvisor => become_job_user(&order.plan)?,
     }
     tell(&streams.to_pond, Report::Prepared);
     hear(&streams.from_pond, Kind::Go)?;
@@ -89,6 +90,18 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
     }
     let outputs = vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)];
     Ok(Started { job: pid, child_events, filter, input: stdin.1, outputs })
+}
+
+/// gVisor lets everybody open the descriptors of everybody, as far as the owner of what they lead to allows. The engine's
+/// streams belong to the user a container starts as; so that is root, with what it takes to become another and no more.
+fn become_job_user(plan: &JailPlan) -> Result<(), Failure> {
+    let Identity::Range { base, .. } = plan.identity else {
+        return Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL });
+    };
+    job::drop_bounding_set().at(Step::DropCapabilities)?;
+    job::become_user(base + JOB_ID).at(Step::DropIdentity)?;
+    job::drop_capabilities().at(Step::DropCapabilities)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::DropIdentity)
 }
 
 /// A file that cannot be read says nothing, which pond takes for an answer too.

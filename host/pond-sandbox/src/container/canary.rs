@@ -49,6 +49,8 @@ pub enum Program {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Isolation {
     pub runtime: String,
+    /// The container's id, which its control groups bear.
+    pub container: String,
     /// The image's id, which is a digest.
     pub image: String,
     pub kernel: Kernel,

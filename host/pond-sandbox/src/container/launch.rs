@@ -136,6 +136,13 @@ impl Container {
         self.launcher.retire();
     }
 
+    /// The container that runs a job of this name now, by the engine's word.
+    pub fn find(&self, job: &JobName) -> Result<Option<Contained>, ContainerFault> {
+        let found = reap::inspect(&self.engine, &reap::container_name(job))?;
+        let running = found.filter(|found| found.state.running);
+        Ok(running.and_then(|found| Some(Contained { id: found.id, first: Pid::from_raw(found.state.pid)? })))
+    }
+
     pub fn reserve(&self, job: JobName) -> Result<Live, RecordFault> {
         let made =
             Made::Container { engine: self.engine.socket().to_owned(), name: reap::container_name(&job) };
@@ -297,6 +304,15 @@ impl Container {
     }
 }
 
+/// A container as this host sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contained {
+    /// What its control groups are called.
+    pub id: String,
+    /// Pid 1, or the process that stands for it.
+    pub first: Pid,
+}
+
 /// What is known of a container that is gone.
 #[derive(Debug)]
 pub(crate) struct Attended {
@@ -320,6 +336,7 @@ fn attend(
     let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
     let isolation = evidence.map(|(inside, outside)| Isolation {
         runtime,
+        container: container.to_owned(),
         image,
         kernel,
         inside,

@@ -22,7 +22,7 @@ pub use canary::{Isolation, Mismatch, Program};
 pub use engine::EngineFault;
 pub use image::ImageFault;
 pub(crate) use launch::Attended;
-pub use launch::{Container, ContainerFault};
+pub use launch::{Contained, Container, ContainerFault};
 pub use probe::{Answering, EngineSettings, ProbeFault, answering};
 pub use reap::ReclaimFault;
 pub(crate) use reap::reclaim;

@@ -4,8 +4,6 @@
 //! is spelled out here, also where it is an engine's default today, and nothing an image says about how it wants to be run
 //! is left standing.
 
-use std::collections::BTreeMap;
-
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, PROGRAM};
 use pond_wire::jail::{HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged};
@@ -21,8 +19,13 @@ pub(super) const STATE_LABEL: &str = "io.pond.state";
 pub(super) const STAGED: [&str; 5] =
     ["/etc/group", "/etc/hostname", "/etc/hosts", "/etc/passwd", "/etc/resolv.conf"];
 
-/// Parts of /proc that tell of the host or act on it, and all of /sys, which a native job does not have either.
-const MASKED: [&str; 16] = [
+/// What an engine mounts by itself and a native job does not have: devices and modules, control groups, message queues,
+/// terminals. An empty directory takes its place. A mask would lie over it, and gVisor knows no masks.
+const COVERED: [&str; 4] = ["/dev/mqueue", "/dev/pts", "/sys", "/sys/fs/cgroup"];
+const EMPTY: &str = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555";
+
+/// Parts of /proc that tell of the host or act on it.
+const MASKED: [&str; 14] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/cmdline",
@@ -37,8 +40,6 @@ const MASKED: [&str; 16] = [
     "/proc/sysrq-trigger",
     "/proc/timer_list",
     "/proc/timer_stats",
-    "/sys",
-    "/sys/firmware",
 ];
 const READ_ONLY: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
 
@@ -87,7 +88,7 @@ pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
     let labels = [(JOB_LABEL, facts.job), (STATE_LABEL, facts.state)];
     Ok(Create {
         hostname: facts.plan.hostname.clone(),
-        user: format!("{0}:{0}", facts.id),
+        user: user(facts),
         image: facts.image.to_owned(),
         entrypoint: vec![PROGRAM.to_owned()],
         cmd: Vec::new(),
@@ -110,7 +111,10 @@ pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
 fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     let memory = facts.limits.memory.bytes();
-    let tmpfs = [("/dev/shm", tmpfs(facts.plan.shm)), ("/tmp", tmpfs(facts.plan.tmp))];
+    let tmpfs = [("/dev/shm", facts.plan.shm), ("/tmp", facts.plan.tmp)]
+        .map(|(path, cap)| (path, tmpfs(cap, facts.id)))
+        .into_iter()
+        .chain(COVERED.map(|path| (path, EMPTY.to_owned())));
     Ok(HostConfig {
         runtime: facts.runtime.to_owned(),
         network_mode: "none".to_owned(),
@@ -119,12 +123,13 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
         userns_mode: "host".to_owned(),
         privileged: false,
         cap_drop: texts(&["ALL"]),
+        cap_add: texts(capabilities(facts.kernel)),
         security_opt: vec!["no-new-privileges".to_owned(), format!("seccomp={}", seccomp::profile()?)],
         readonly_rootfs: true,
         masked_paths: texts(&MASKED),
         readonly_paths: texts(&READ_ONLY),
         mounts: mounts(facts),
-        tmpfs: BTreeMap::from(tmpfs.map(|(path, options)| (path.to_owned(), options))),
+        tmpfs: tmpfs.map(|(path, options)| (path.to_owned(), options)).collect(),
         ulimits: ulimits(&facts.plan.rlimits),
         memory,
         // Memory and swap together: no swap.
@@ -138,6 +143,24 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
     })
 }
 
+/// Whose the container's streams are. On gVisor a job opens what belongs to its own user, wherever it is open, so pid 1
+/// starts there as somebody else and becomes the job's user before there is a job.
+fn user(facts: &Facts<'_>) -> String {
+    let id = match facts.kernel {
+        Kernel::Host => facts.id,
+        Kernel::Gvisor => 0,
+    };
+    format!("{id}:{id}")
+}
+
+/// What pid 1 needs to become the job's user and to leave nothing to be had; in gVisor's own kernel, not the host's.
+fn capabilities(kernel: Kernel) -> &'static [&'static str] {
+    match kernel {
+        Kernel::Host => &[],
+        Kernel::Gvisor => &["SETGID", "SETPCAP", "SETUID"],
+    }
+}
+
 /// gVisor is a process of the host whose threads count as well.
 const GVISOR_THREADS: u64 = 256;
 
@@ -148,8 +171,10 @@ pub(super) fn own_threads(kernel: Kernel) -> u64 {
     }
 }
 
-fn tmpfs(cap: TmpfsCap) -> String {
-    format!("rw,exec,nosuid,nodev,size={},nr_inodes={},mode=1777", cap.bytes, cap.inodes)
+/// The job's own: an engine gives a mount the rights that the directory has in the image, whatever mode it is asked for.
+fn tmpfs(cap: TmpfsCap, owner: u32) -> String {
+    let TmpfsCap { bytes, inodes } = cap;
+    format!("rw,exec,nosuid,nodev,size={bytes},nr_inodes={inodes},mode=1777,uid={owner},gid={owner}")
 }
 
 fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
