@@ -3,8 +3,8 @@
 
 mod catalogue;
 mod daemon;
-mod doctor;
 mod deploy;
+mod doctor;
 mod killed;
 mod lies;
 mod parity;

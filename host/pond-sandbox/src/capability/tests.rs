@@ -10,7 +10,8 @@ const FINE: Ending = Ending::Exited { code: 0, usage: Usage { max_rss_kib: 0, cp
 fn seen(runtime: &str, kernel: Kernel, boot_id: &str, host_sees: Program) -> Option<Isolation> {
     let inside = Inside { version: String::new(), boot_id: boot_id.to_owned(), landlock: Landlock::Present };
     let (runtime, host_boot_id) = (runtime.to_owned(), HOST.to_owned());
-    Some(Isolation { runtime, image: String::new(), kernel, inside, host_boot_id, host_sees })
+    let (container, image) = (String::new(), String::new());
+    Some(Isolation { runtime, container, image, kernel, inside, host_boot_id, host_sees })
 }
 
 fn proven(backend: Backend, isolation: Option<Isolation>) -> bool {
