@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use pond_policy::profile::{Network, Profile};
 use pond_policy::settings::Settings;
-use pond_sandbox::native::{Ending, Native, remedy, sweep};
+use pond_sandbox::native::{Ending, Native, remedy};
 use pond_sandbox::state::StateDir;
 
 use super::canary::Canaries;
@@ -102,7 +102,7 @@ impl Campaign<'_> {
         let directory =
             settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
         let native = Native::open(StateDir::open(&directory)?, &self.executable)?;
-        sweep(native.state()).context("cleaning up after runs that were killed")?;
+        crate::runs::clean_up(native.state())?;
         let range = Range {
             native: &native,
             props: &self.props,
