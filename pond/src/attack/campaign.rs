@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use pond_policy::backend::Backend;
 use pond_policy::profile::{Network, Profile};
 use pond_policy::settings::Settings;
-use pond_sandbox::native::{Ending, Native, remedy, sweep};
+use pond_sandbox::native::{Ending, Native, remedy};
 use pond_sandbox::provider::{Provider, ProviderFault};
 use pond_sandbox::state::StateDir;
 
@@ -83,7 +83,7 @@ pub(super) fn run(
 fn provider(backend: Backend, executable: &Path) -> anyhow::Result<Result<Provider, ProviderFault>> {
     let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
     let state = StateDir::open(&directory)?;
-    sweep(&state).context("cleaning up after runs that were killed")?;
+    crate::runs::clean_up(&state)?;
     Ok(match backend {
         Backend::Native => Native::open(state, executable).map(Provider::Native).map_err(ProviderFault::from),
         Backend::Docker | Backend::Gvisor | Backend::Firecracker => {

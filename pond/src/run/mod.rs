@@ -105,6 +105,9 @@ struct Resolved {
 fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u8> {
     let Resolved { policy, operator, .. } = resolved;
     enough_descriptors()?;
+    if let Some(flag) = args.argv.first().filter(|word| word.starts_with('-')) {
+        bail!("{flag} is no flag of `pond run`, see `pond run --help`; a program of that name is ./{flag}");
+    }
     let console = terminal::console(args.terminal())?;
     let program = args.argv.first().map_or("", String::as_str);
     let choose = |wish: &String| model::choose(operator, wish, args.max_cost_cents, program);
