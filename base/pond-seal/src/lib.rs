@@ -7,7 +7,7 @@
 //! - [`key`] Ed25519 keys and their files' format; [`secret`] a secret in the clear.
 //! - [`envelope`] the DSSE envelope: bytes, their type, and who signed them.
 //! - [`statement`] the in-toto statement inside; [`result`] what it says about a run.
-//! - [`enroll`], [`offer`], [`request`], [`seal`], [`bundle`], [`chain`]: what control plane and worker say to each other.
+//! - [`enroll`], [`offer`], [`request`], [`seal`], [`bundle`], [`tree`], [`chain`]: what control plane and worker say to each other.
 //! - [`bearer`] tokens of people and programs.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -25,6 +25,7 @@ pub mod result;
 pub mod seal;
 pub mod secret;
 pub mod statement;
+pub mod tree;
 
 mod pem;
 mod random;

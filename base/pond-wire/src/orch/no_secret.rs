@@ -228,11 +228,11 @@ proptest! {
         let open = |reply: SealReply, subject: Subject| {
             let SealReply::Released(release) = reply else { panic!("refused") };
             let context = offer.seal_context(subject);
-            Release::from_bytes(release.into_bytes()).open(&control, &world.worker.opening, &context).unwrap()
+            Release::from_bytes(release.into_bytes()).open(&control, &world.worker.opening, &context).unwrap().expose().to_vec()
         };
         let reply = decode(world.replies(Route::Seal)[0].to_string().as_bytes()).unwrap();
-        prop_assert_eq!(open(reply, Subject::Credential("model".to_owned())).expose(), &credential[..]);
+        prop_assert_eq!(open(reply, Subject::Credential("model".to_owned())), credential);
         let reply: RedeemReply = decode(world.replies(Route::Redeem)[0].to_string().as_bytes()).unwrap();
-        prop_assert_eq!(open(reply.key, Subject::BundleKey).expose(), world.data_key.to_secret().expose());
+        prop_assert_eq!(open(reply.key, Subject::BundleKey), world.data_key.to_secret().expose().to_vec());
     }
 }
