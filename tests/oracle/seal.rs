@@ -28,10 +28,10 @@ fn context(key: &SealKey) -> SealContext {
     SealContext {
         subject: Subject::Credential("model".to_owned()),
         tenant: "acme".to_owned(),
-        worker: "w1".to_owned(),
+        worker: "oracle-worker".to_owned(),
         worker_key: key.id(),
-        job: "j1".to_owned(),
-        lease_epoch: 7,
+        job: "oracle-job".to_owned(),
+        lease_epoch: u64::MAX - 1,
         input: Digest::of(b"input"),
         policy: Digest::of(b"policy"),
         not_after: 1_800_000_000,
