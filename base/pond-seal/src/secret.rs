@@ -47,24 +47,25 @@ mod tests {
         };
     }
 
+    use clones::Otherwise as _;
+    use debugs::Otherwise as _;
+    use displays::Otherwise as _;
+    use serialises::Otherwise as _;
+
     probe!(serialises, serde::Serialize);
     probe!(displays, std::fmt::Display);
     probe!(debugs, std::fmt::Debug);
     probe!(clones, Clone);
 
     macro_rules! forms {
-        ($type:ty) => {{
-            use clones::Otherwise as _;
-            use debugs::Otherwise as _;
-            use displays::Otherwise as _;
-            use serialises::Otherwise as _;
+        ($type:ty) => {
             [
                 serialises::Probe::<$type>::HOLDS,
                 displays::Probe::<$type>::HOLDS,
                 clones::Probe::<$type>::HOLDS,
                 debugs::Probe::<$type>::HOLDS,
             ]
-        }};
+        };
     }
 
     #[test]

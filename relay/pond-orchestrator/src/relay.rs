@@ -141,6 +141,13 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
     }
 
+    /// What is given at once comes at once; the bound only keeps a failure from lasting an hour.
+    async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+        timeout(Duration::from_secs(60), future)
+            .await
+            .unwrap_or_else(|_| panic!("waited a minute for {what}"))
+    }
+
     fn once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
@@ -152,7 +159,7 @@ mod tests {
             let mut poll = pin!(relay.poll(worker("w1"), LONG));
             assert_eq!(once(poll.as_mut()), Poll::Pending);
             relay.announce(intent("j1")).unwrap();
-            assert_eq!(poll.await, Ok(Some(intent("j1"))));
+            assert_eq!(soon("a job that was announced", poll).await, Ok(Some(intent("j1"))));
             assert_eq!(relay.poll(worker("w1"), Duration::ZERO).await, Ok(None));
             relay.announce(intent("j2")).unwrap();
             assert_eq!(relay.poll(worker("w1"), Duration::ZERO).await, Ok(Some(intent("j2"))));
@@ -173,7 +180,7 @@ mod tests {
                 relay.announce(intent("j1")).unwrap();
                 // The first was given the job and goes without having looked.
             }
-            assert_eq!(second.await, Ok(Some(intent("j1"))));
+            assert_eq!(soon("the job of who is gone", second).await, Ok(Some(intent("j1"))));
             {
                 let mut third = pin!(relay.poll(worker("w3"), LONG));
                 assert_eq!(once(third.as_mut()), Poll::Pending);
@@ -192,9 +199,9 @@ mod tests {
             let mut second = pin!(relay.poll(worker("w1"), LONG));
             assert_eq!(once(second.as_mut()), Poll::Pending);
             assert_eq!(relay.waiting(), (0, 1));
-            assert_eq!(first.await, Ok(None));
+            assert_eq!(soon("the end of the first poll", first).await, Ok(None));
             relay.announce(intent("j1")).unwrap();
-            assert_eq!(second.await, Ok(Some(intent("j1"))));
+            assert_eq!(soon("a job for the second", second).await, Ok(Some(intent("j1"))));
         });
     }
 }
