@@ -56,7 +56,9 @@ impl Part {
             Part::Build => "the release builds",
             Part::Gen => "generated files are what would be generated",
             Part::Oracles => "programs that are not ours agree with our files",
-            Part::Proof => "verifiers that are not ours accept what a run signed, and nothing else",
+            Part::Proof => {
+                "programs that are not ours accept what we signed, open what we sealed, and nothing else"
+            }
             Part::UnitIntegration => "every unit and integration test passes",
             Part::CgroupV2 => "the limits hold on an emulated machine with control groups v2 only",
             Part::Doc => "the documentation builds and its examples pass",
@@ -91,7 +93,7 @@ impl Part {
                 Ok(())
             }
             Part::Oracles => oracles::run(shop),
-            Part::Proof => oracles::proof(shop),
+            Part::Proof => oracles::proof(shop).and_then(|()| oracles::sealed(shop)),
             Part::UnitIntegration => suite::run(shop),
             Part::CgroupV2 => cgroup_v2::run(shop),
             Part::Doc => doc(shop),
