@@ -25,6 +25,17 @@ impl Digest {
         Self(sha2::Sha256::digest(bytes).into())
     }
 
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A digest as it was stored.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The digest of everything `source` yields, and how much that was.
     pub fn of_reader(source: &mut impl Read) -> io::Result<(Self, u64)> {
         let mut state = Hashing::new(io::sink());
