@@ -39,7 +39,7 @@ named_enum! {
         Retry => "retry",
         /// The result did not verify.
         Reject => "reject",
-        /// The stage used up its time.
+        /// The stage used up its time, or nobody who may take it came in time.
         TimeOut => "time_out",
         /// Too many workers were lost on this job.
         Poison => "poison",
@@ -80,7 +80,7 @@ pub const fn next(state: State, event: Event) -> Result<State, IllegalMove> {
         (S::Verifying, E::Accept) => S::Succeeded,
         (S::Verifying, E::Fail | E::Reject) => S::Failed,
         (S::Verifying, E::Retry) => S::Queued,
-        (S::Running, E::TimeOut) | (S::Queued | S::Leased | S::Running, E::Poison) => S::Failed,
+        (S::Queued | S::Running, E::TimeOut) | (S::Queued | S::Leased | S::Running, E::Poison) => S::Failed,
         (S::Queued | S::Leased, E::Refuse) => S::Refused,
         (S::Queued | S::Leased | S::Running | S::Verifying, E::Cancel) => S::Cancelled,
         (state, event) => return Err(IllegalMove { state, event }),
@@ -94,7 +94,7 @@ mod tests {
     /// Written apart from the code: one row per state, one column per event in the order of
     /// `Event::ALL`, `.` for an illegal move.
     const TABLE: [(State, &str); 8] = [
-        (State::Queued, "leased . . . . . . . . failed cancelled refused"),
+        (State::Queued, "leased . . . . . . . failed failed cancelled refused"),
         (State::Leased, ". running queued . . . . . . failed cancelled refused"),
         (State::Running, ". . queued verifying . . . . failed failed cancelled ."),
         (State::Verifying, ". . . . succeeded failed queued failed . . cancelled ."),

@@ -94,6 +94,7 @@ CREATE TABLE job (
     run_id text COLLATE "C" NOT NULL,
     class_id bigint NOT NULL,
     attempt bigint NOT NULL,
+    queued_at bigint NOT NULL,
     state text NOT NULL,
     worker_id text COLLATE "C",
     epoch bigint NOT NULL,
@@ -189,7 +190,7 @@ CREATE TABLE event (
     tx bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
     at bigint NOT NULL,
     project text COLLATE "C",
-    run_id text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C",
     stage_id text COLLATE "C",
     action text NOT NULL,
     detail text NOT NULL

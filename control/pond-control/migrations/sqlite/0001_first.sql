@@ -94,6 +94,7 @@ CREATE TABLE job (
     run_id text NOT NULL,
     class_id integer NOT NULL,
     attempt integer NOT NULL,
+    queued_at integer NOT NULL,
     state text NOT NULL,
     worker_id text,
     epoch integer NOT NULL,
@@ -189,7 +190,7 @@ CREATE TABLE event (
     tx integer NOT NULL DEFAULT 0,
     at integer NOT NULL,
     project text,
-    run_id text NOT NULL,
+    run_id text,
     stage_id text,
     action text NOT NULL,
     detail text NOT NULL

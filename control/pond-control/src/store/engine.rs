@@ -32,6 +32,8 @@ pub enum Fault {
     Commit(#[source] sqlx::Error),
     #[error("the store holds in `{column}` what pond does not write there")]
     Unreadable { column: &'static str },
+    #[error(transparent)]
+    Move(#[from] pond_policy::stage::IllegalMove),
     #[error("making an id")]
     Random(#[from] pond_seal::fresh::NoRandomness),
 }
