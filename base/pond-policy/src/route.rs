@@ -98,7 +98,11 @@ impl Need {
 
     fn place(&self) -> String {
         let tags: Vec<&str> = self.tags.iter().map(Tag::as_str).collect();
-        if tags.is_empty() { format!("open to {}", self.project) } else { format!("in {}", tags.join(" and ")) }
+        if tags.is_empty() {
+            format!("open to {}", self.project)
+        } else {
+            format!("in {}", tags.join(" and "))
+        }
     }
 }
 

@@ -131,7 +131,13 @@ impl<'a> Parts<'a> {
 
 /// What both layers authenticate: the version, the layer, and the place, each part with its length.
 fn bound(place: Place<'_>, layer: &[u8]) -> Vec<u8> {
-    let parts = [layer, place.table.as_bytes(), place.row.as_bytes(), place.column.as_bytes(), place.tenant.as_bytes()];
+    let parts = [
+        layer,
+        place.table.as_bytes(),
+        place.row.as_bytes(),
+        place.column.as_bytes(),
+        place.tenant.as_bytes(),
+    ];
     let mut bytes = vec![VERSION];
     for part in parts {
         bytes.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());

@@ -6,6 +6,7 @@ mod bundle;
 mod census;
 mod chart;
 mod crowd;
+mod dispatch;
 mod docker;
 mod driver;
 mod gateway;
@@ -35,6 +36,8 @@ pub(crate) enum Bench {
     Native(NativeArgs),
     /// The gateway against tinyproxy, squid and sandbox-runtime, in network namespaces of its own (as root)
     Gateway(gateway::GatewayArgs),
+    /// The store at the protocol: jobs claimed and completed a second, on SQLite and Postgres
+    Dispatch(dispatch::DispatchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +97,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
     match bench {
         Bench::Native(args) => native(root, args),
         Bench::Gateway(args) => gateway::run(root, args).map(|()| true),
+        Bench::Dispatch(args) => dispatch::run(root, args).map(|()| true),
     }
 }
 

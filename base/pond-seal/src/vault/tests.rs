@@ -131,4 +131,3 @@ fn fernet_values_are_read() {
         assert_eq!(FernetKey::parse(bad).map(|_| ()), Err(FernetFault::Key), "{bad}");
     }
 }
-

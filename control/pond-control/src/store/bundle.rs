@@ -154,5 +154,13 @@ fn about<'a>(
     id: &'a BundleId,
     detail: serde_json::Value,
 ) -> Change<'a> {
-    Change { actor, action, project: Some(project), run: Some(run), stage: None, subject: id.as_str(), detail }
+    Change {
+        actor,
+        action,
+        project: Some(project),
+        run: Some(run),
+        stage: None,
+        subject: id.as_str(),
+        detail,
+    }
 }

@@ -106,7 +106,8 @@ impl Store {
         now: Moment,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, CredentialFault> {
         let mut tx = self.engine.write().await?;
-        let sql = "SELECT id, project, value FROM credential WHERE name = $2 AND (project = $1 OR project = '')
+        let sql =
+            "SELECT id, project, value FROM credential WHERE name = $2 AND (project = $1 OR project = '')
                    ORDER BY project DESC LIMIT 1";
         let Some(row) = tx.row(sql, args![project.as_str(), name.as_str()]).await? else { return Ok(None) };
         let (id, tenant) = (row.text("id")?, row.text("project")?);
@@ -119,7 +120,12 @@ impl Store {
 
     /// From here on values are sealed under the active key of `ring`, which must hold the older ones too; every record is
     /// wrapped anew. What was done is told by key, so that one without records can be forgotten.
-    pub async fn rotate(&self, ring: KeyRing, actor: &Actor, now: Moment) -> Result<Rotated, CredentialFault> {
+    pub async fn rotate(
+        &self,
+        ring: KeyRing,
+        actor: &Actor,
+        now: Moment,
+    ) -> Result<Rotated, CredentialFault> {
         let ring = Arc::new(ring);
         self.ring.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&ring);
         let mut tx = self.engine.write().await?;
@@ -143,7 +149,8 @@ impl Store {
         let subject = ring.active().to_string();
         let detail = json!({"rewrapped": rewrapped});
         let action = Action::VaultRotated;
-        let change = Change { actor, action, project: None, run: None, stage: None, subject: &subject, detail };
+        let change =
+            Change { actor, action, project: None, run: None, stage: None, subject: &subject, detail };
         journal::write(&mut tx, now, &change).await?;
         tx.commit().await?;
         Ok(Rotated { rewrapped, records })

@@ -91,9 +91,9 @@ impl Engine {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(Duration::from_secs(20));
-        let lasting = || PoolOptions::<Sqlite>::new().idle_timeout(None).max_lifetime(None).test_before_acquire(false);
-        let writer =
-            lasting().max_connections(1).connect_with(options.clone()).await.map_err(Fault::Open)?;
+        let lasting =
+            || PoolOptions::<Sqlite>::new().idle_timeout(None).max_lifetime(None).test_before_acquire(false);
+        let writer = lasting().max_connections(1).connect_with(options.clone()).await.map_err(Fault::Open)?;
         let readers = lasting()
             .max_connections(MOST_CONNECTIONS)
             .connect_with(options.pragma("query_only", "true"))
@@ -108,9 +108,7 @@ impl Engine {
             .max_connections(MOST_CONNECTIONS)
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    Ok(meta.idle_for < RESTED || connection.ping().await.is_ok())
-                })
+                Box::pin(async move { Ok(meta.idle_for < RESTED || connection.ping().await.is_ok()) })
             })
             .connect_with(options.application_name("pond"))
             .await

@@ -37,7 +37,9 @@ pub struct NewWorker<'a> {
 pub enum EnrollFault {
     #[error(transparent)]
     Store(#[from] Fault),
-    #[error("no worker can be made from this grant: byo needs a tenant, any is no pool, and reserved tags come from the tier")]
+    #[error(
+        "no worker can be made from this grant: byo needs a tenant, any is no pool, and reserved tags come from the tier"
+    )]
     Grant,
     #[error("the token is unknown, used or expired")]
     Token,

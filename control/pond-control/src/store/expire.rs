@@ -43,7 +43,8 @@ impl Store {
     /// Takes back every lease that lapsed before `now`.
     pub async fn expire(&self, now: Moment) -> Result<Vec<Lapsed>, Fault> {
         let mut tx = self.engine.read().await?;
-        let sql = "SELECT id FROM job WHERE state <> 'queued' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
+        let sql =
+            "SELECT id FROM job WHERE state <> 'queued' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
         let rows = tx.rows(sql, args![now, MOST_AT_ONCE]).await?;
         let jobs = rows.iter().map(|row| row.read("id", JobId::parse)).collect::<Result<Vec<_>, _>>()?;
         drop(tx);
@@ -78,7 +79,9 @@ impl Store {
             Lapse::Requeued => {
                 requeue(&mut tx, &run, &lost.job, (&Actor::System, "the lease lapsed"), now).await?;
             }
-            Lapse::TimedOut => give_up(&mut tx, &mut run, &lost, Event::TimeOut, "its time was up", now).await?,
+            Lapse::TimedOut => {
+                give_up(&mut tx, &mut run, &lost, Event::TimeOut, "its time was up", now).await?
+            }
             Lapse::Poisoned => {
                 let reason = format!("{} workers were lost on it", self.rules.poison_after);
                 give_up(&mut tx, &mut run, &lost, Event::Poison, &reason, now).await?;
@@ -98,7 +101,8 @@ impl Store {
         if lost.timed_out {
             return Ok(Lapse::TimedOut);
         }
-        let sql = "SELECT count(DISTINCT worker_id) AS workers FROM lease_loss WHERE job_id = $1 AND kind = 'lost'";
+        let sql =
+            "SELECT count(DISTINCT worker_id) AS workers FROM lease_loss WHERE job_id = $1 AND kind = 'lost'";
         let row = tx.row(sql, args![&lost.job.id]).await?;
         let workers = row.map_or(Ok(0), |row| row.count("workers"))?;
         Ok(if workers >= self.rules.poison_after { Lapse::Poisoned } else { Lapse::Requeued })

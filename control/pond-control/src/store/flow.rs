@@ -48,8 +48,7 @@ pub(super) struct End<'a> {
 }
 
 impl RunState {
-    pub const ALL: [Self; 5] =
-        [Self::Active, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Refused];
+    pub const ALL: [Self; 5] = [Self::Active, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Refused];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -207,7 +206,8 @@ impl HeldRun {
             return Ok(());
         }
         let rows = tx.rows("SELECT DISTINCT state FROM stage WHERE run_id = $1", args![&self.id]).await?;
-        let ends = rows.iter().map(|row| row.read("state", State::from_name)).collect::<Result<Vec<_>, _>>()?;
+        let ends =
+            rows.iter().map(|row| row.read("state", State::from_name)).collect::<Result<Vec<_>, _>>()?;
         let state = RunState::of(&ends);
         tx.run(
             "UPDATE run SET open_stages = 0, state = $2, ended_at = $3 WHERE id = $1",

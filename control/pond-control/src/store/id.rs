@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(RunId::parse(early.as_str()), Some(early.clone()));
         assert_ne!(RunId::new(Moment(1)).unwrap(), early);
         let shorter = &late.as_str()[..late.as_str().len() - 1];
-        for bad in ["", "run_", shorter, &late.as_str().to_uppercase(), &late.as_str().replace("run", "job")] {
+        for bad in ["", "run_", shorter, &late.as_str().to_uppercase(), &late.as_str().replace("run", "job")]
+        {
             assert_eq!(RunId::parse(bad), None, "{bad}");
         }
     }

@@ -6,9 +6,9 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
+use super::Store;
 use super::engine::{Fault, Row, Tx, args};
 use super::id::{Moment, RunId, StageId, TokenId, WorkerId};
-use super::Store;
 
 /// On whose word something changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -117,7 +117,8 @@ impl Store {
 
     pub async fn run(&self, id: &RunId) -> Result<Option<RunView>, Fault> {
         let mut tx = self.engine.read().await?;
-        let sql = "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run WHERE id = $1";
+        let sql =
+            "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run WHERE id = $1";
         let Some(row) = tx.row(sql, args![id]).await? else { return Ok(None) };
         let run = RunSummary::read(&row)?;
         let stages = self.stages(&mut tx, id).await?;
@@ -149,7 +150,11 @@ impl Store {
                    WHERE stage.id = $1";
         let row = tx.row(sql, args![stage]).await?;
         let read = |row: Row| {
-            Ok(Work { document: row.bytes("body")?, position: row.count("position")?, name: row.text("name")? })
+            Ok(Work {
+                document: row.bytes("body")?,
+                position: row.count("position")?,
+                name: row.text("name")?,
+            })
         };
         row.map(read).transpose()
     }

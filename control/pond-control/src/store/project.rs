@@ -48,7 +48,8 @@ impl Store {
         if known.is_none() {
             return Err(ProjectFault::Unknown(project.clone()));
         }
-        let sql = "INSERT INTO egress_rule (project, rule, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        let sql =
+            "INSERT INTO egress_rule (project, rule, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
         let new = tx.run(sql, args![project.as_str(), rule, now]).await? == 1;
         if new {
             let change = about(project, actor, Action::EgressAllowed, json!({"rule": rule}));
@@ -85,7 +86,12 @@ impl Store {
     }
 }
 
-fn about<'a>(project: &'a Project, actor: &'a Actor, action: Action, detail: serde_json::Value) -> Change<'a> {
+fn about<'a>(
+    project: &'a Project,
+    actor: &'a Actor,
+    action: Action,
+    detail: serde_json::Value,
+) -> Change<'a> {
     let name = project.as_str();
     Change { actor, action, project: Some(name), run: None, stage: None, subject: name, detail }
 }

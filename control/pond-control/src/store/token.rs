@@ -66,7 +66,12 @@ pub enum TokenFault {
 }
 
 impl Store {
-    pub async fn issue_token(&self, token: NewToken<'_>, actor: &Actor, now: Moment) -> Result<TokenId, Fault> {
+    pub async fn issue_token(
+        &self,
+        token: NewToken<'_>,
+        actor: &Actor,
+        now: Moment,
+    ) -> Result<TokenId, Fault> {
         let id = TokenId::new(now)?;
         let scopes = token.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" ");
         let project = token.project.map(Project::as_str);
@@ -86,7 +91,12 @@ impl Store {
     }
 
     /// What a presented secret allows. Which of the reasons a bad one has is nobody's business.
-    pub async fn authenticate(&self, id: &TokenId, secret: &[u8], now: Moment) -> Result<ApiToken, TokenFault> {
+    pub async fn authenticate(
+        &self,
+        id: &TokenId,
+        secret: &[u8],
+        now: Moment,
+    ) -> Result<ApiToken, TokenFault> {
         let mut tx = self.engine.read().await?;
         let sql = "SELECT id, digest, scopes, project, expires_at, revoked_at FROM api_token WHERE id = $1";
         let row = tx.row(sql, args![id]).await?.ok_or(TokenFault::Refused)?;

@@ -65,9 +65,11 @@ impl WorkerState {
     }
 }
 
-const VIEW: &str = "SELECT id, name, sign_key, seal_key, tags, capabilities, state, reason, enrolled_at, seen_at
+const VIEW: &str =
+    "SELECT id, name, sign_key, seal_key, tags, capabilities, state, reason, enrolled_at, seen_at
      FROM worker ORDER BY id";
-const VIEW_ONE: &str = "SELECT id, name, sign_key, seal_key, tags, capabilities, state, reason, enrolled_at, seen_at
+const VIEW_ONE: &str =
+    "SELECT id, name, sign_key, seal_key, tags, capabilities, state, reason, enrolled_at, seen_at
      FROM worker WHERE id = $1";
 
 impl Store {
@@ -112,8 +114,14 @@ impl Store {
     /// Takes no more work; ends what it has.
     pub async fn drain(&self, id: &WorkerId, actor: &Actor, now: Moment) -> Result<(), WorkerFault> {
         let from = [WorkerState::Active];
-        self.set_state(id, &from, (WorkerState::Draining, "shutting down"), (actor, Action::WorkerDraining), now)
-            .await
+        self.set_state(
+            id,
+            &from,
+            (WorkerState::Draining, "shutting down"),
+            (actor, Action::WorkerDraining),
+            now,
+        )
+        .await
     }
 
     /// An operator lets a drained or quarantined worker have work again. What it lost before is forgotten.

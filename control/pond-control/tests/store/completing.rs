@@ -21,7 +21,8 @@ pub(crate) async fn a_result_is_accepted_once(world: &World) {
     assert_eq!(send(world, &offer.lease, b"signed").await, Completed::Replayed);
     assert_eq!(send(world, &offer.lease, b"another").await, Completed::Stale);
     let other = world.worker("other").await;
-    for forged in [Lease { worker: other, ..offer.lease.clone() }, Lease { epoch: 2, ..offer.lease.clone() }] {
+    for forged in [Lease { worker: other, ..offer.lease.clone() }, Lease { epoch: 2, ..offer.lease.clone() }]
+    {
         assert_eq!(send(world, &forged, b"signed").await, Completed::Stale);
     }
     let results = world.store.results(&offer.stage).await.unwrap();

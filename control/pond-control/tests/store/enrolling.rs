@@ -38,11 +38,9 @@ pub(crate) async fn a_token_makes_one_worker(world: &World) {
 
 pub(crate) async fn grants_are_the_control_planes(world: &World) {
     let (acme, reserved) = (project("acme"), [Tag::parse("tenant:other").unwrap()]);
-    for (tier, tenant, tags) in [
-        (Tier::Any, Some(&acme), &[][..]),
-        (Tier::Byo, None, &[]),
-        (Tier::Trusted, None, &reserved),
-    ] {
+    for (tier, tenant, tags) in
+        [(Tier::Any, Some(&acme), &[][..]), (Tier::Byo, None, &[]), (Tier::Trusted, None, &reserved)]
+    {
         let grant = Grant { tier, tenant, tags, expires_at: at(60) };
         let issued = world.store.issue_enrollment(&Digest::of(b"x"), grant, &Actor::System, START).await;
         assert!(matches!(issued, Err(EnrollFault::Grant)), "{grant:?}");

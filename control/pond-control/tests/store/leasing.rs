@@ -24,7 +24,7 @@ pub(crate) async fn jobs_go_out_in_order_each_under_its_epoch(world: &World) {
     world.nothing_for(&worker, at(10)).await;
     // A job that comes back is the oldest again, under the next epoch.
     world.store.expire(at(21)).await.unwrap();
-    let again = world.claim(&worker, at(21)).await;
+    let again = world.claim(&world.worker("next").await, at(21)).await;
     assert_eq!((again.lease.epoch, &again.lease.job, &again.run), (2, &offers[0].lease.job, &runs[0]));
 }
 
@@ -103,10 +103,7 @@ pub(crate) async fn a_lease_that_lapsed_is_good_for_nothing(world: &World) {
     ] {
         nothing_works(world, &forged).await;
     }
-    assert_eq!(
-        world.complete(&new, Outcome::Succeeded, at(63)).await,
-        Completed::Accepted(State::Succeeded)
-    );
+    assert_eq!(world.complete(&new, Outcome::Succeeded, at(63)).await, Completed::Accepted(State::Succeeded));
     assert_eq!(world.told(&run).await, ["a succeeded as told", "run succeeded"]);
 }
 
@@ -137,11 +134,13 @@ pub(crate) async fn a_job_that_costs_three_workers_is_given_up(world: &World) {
         told.extend(world.store.expire(now.plus(Duration::from_secs(61))).await.unwrap());
     }
     let told: Vec<Lapse> = told.into_iter().map(|lapsed| lapsed.what).collect();
-    let expected =
-        [Lapse::Requeued, Lapse::Requeued, Lapse::Requeued, Lapse::Requeued, Lapse::Poisoned];
+    let expected = [Lapse::Requeued, Lapse::Requeued, Lapse::Requeued, Lapse::Requeued, Lapse::Poisoned];
     assert_eq!(told, expected);
-    let expected =
-        ["bomb failed 3 workers were lost on it", "after cancelled needs bomb, which was failed", "run failed"];
+    let expected = [
+        "bomb failed 3 workers were lost on it",
+        "after cancelled needs bomb, which was failed",
+        "run failed",
+    ];
     assert_eq!(world.told(&run).await, expected);
     let states = world.store.workers().await.unwrap().into_iter().map(|worker| worker.state);
     assert!(states.into_iter().all(|state| state == WorkerState::Active));

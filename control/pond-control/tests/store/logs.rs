@@ -68,7 +68,9 @@ pub(crate) async fn a_piece_sent_again_is_the_same_or_refused(world: &World) {
     out.send(b"one").await.unwrap();
     let head = out.send(b"two").await.unwrap();
     assert_eq!(world.store.append_log(&lease, first).await.unwrap(), head);
-    for other in [Chunk { bytes: b"One", ..first }, Chunk { offset: 1, ..first }, Chunk { chain: head.chain, ..first }] {
+    for other in
+        [Chunk { bytes: b"One", ..first }, Chunk { offset: 1, ..first }, Chunk { chain: head.chain, ..first }]
+    {
         assert!(matches!(world.store.append_log(&lease, other).await, Err(LogFault::Conflict)));
     }
     // Sent at once, by a client that gave up waiting.

@@ -22,8 +22,8 @@ mod secrets;
 mod server;
 mod stages;
 mod submitting;
-mod tokens;
 mod together;
+mod tokens;
 mod world;
 
 macro_rules! conformance {

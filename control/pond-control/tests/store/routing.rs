@@ -1,4 +1,4 @@
-//! Which worker gets which work.
+//! Which worker gets which work, and what is said of work that nobody gets.
 
 use pond_control::store::{Actor, ClaimFault, WorkerState};
 use pond_policy::capability::Capability;

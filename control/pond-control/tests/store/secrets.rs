@@ -1,7 +1,6 @@
-//! Credentials at rest.
+//! Credentials at rest: released to their project, never moved, rotated whole.
 
-use pond_control::store::Actor;
-use pond_control::store::CredentialFault;
+use pond_control::store::{Actor, CredentialFault};
 use pond_seal::vault::{KeyRing, RingFault, VaultFault};
 
 use super::world::{START, World, at, name, project};

@@ -132,9 +132,9 @@ impl Drop for Server {
 }
 
 fn programs() -> PathBuf {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").expect("the package postgresql is not installed");
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let newest = versions.map(|entry| entry.unwrap().path()).max();
-    newest.expect("the package postgresql has no version").join("bin")
+    newest.unwrap_or_else(|| panic!("the package postgresql is not installed")).join("bin")
 }
 
 /// Whom Debian's package made for it.
@@ -145,4 +145,3 @@ fn owner() -> (u32, u32) {
     };
     (number("-u"), number("-g"))
 }
-

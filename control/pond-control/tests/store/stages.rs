@@ -19,7 +19,8 @@ pub(crate) async fn a_stage_starts_when_its_needs_succeeded(world: &World) {
         world.nothing_for(&worker, at(3)).await;
         assert_eq!(world.complete(&next.lease, Outcome::Succeeded, at(4)).await, accepted);
     }
-    let told = ["a succeeded as told", "b succeeded as told", "both succeeded as told", "last succeeded as told"];
+    let told =
+        ["a succeeded as told", "b succeeded as told", "both succeeded as told", "last succeeded as told"];
     assert_eq!(world.told(&run).await, [&told[..], &["run succeeded"]].concat());
     assert_eq!(world.run(&run).await.run.ended_at, Some(at(4)));
 }

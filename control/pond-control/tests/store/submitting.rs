@@ -31,7 +31,9 @@ pub(crate) async fn the_same_key_is_the_same_run(world: &World) {
         idempotency: Some(idempotency),
     };
     let send = async |submission| world.store.submit(submission, &Actor::System, START).await;
-    let Submitted::New(first) = send(submission(keyed("k", "alice"))).await.unwrap() else { panic!("replayed") };
+    let Submitted::New(first) = send(submission(keyed("k", "alice"))).await.unwrap() else {
+        panic!("replayed")
+    };
     assert_eq!(send(submission(keyed("k", "alice"))).await.unwrap(), Submitted::Replayed(first.clone()));
     let different = Submission {
         run: &other_run,

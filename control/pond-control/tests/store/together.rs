@@ -59,7 +59,8 @@ pub(crate) async fn two_control_planes_share_the_work(world: &World) {
         let page = world.store.audit(place, 100).await.unwrap();
         let Some(last) = page.last() else { break };
         place = last.place;
-        for entry in page.iter().filter(|entry| matches!(entry.action, Action::StageEnded | Action::RunEnded)) {
+        for entry in page.iter().filter(|entry| matches!(entry.action, Action::StageEnded | Action::RunEnded))
+        {
             *ends.entry(entry.subject.clone()).or_default() += 1;
         }
     }

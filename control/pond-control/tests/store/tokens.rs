@@ -1,4 +1,4 @@
-//! Bearer tokens.
+//! Bearer tokens: good for who holds the secret, until they expire or are revoked.
 
 use pond_control::store::{Actor, ApiToken, NewToken, Scope, TokenFault, TokenId};
 use pond_seal::Digest;
@@ -22,7 +22,14 @@ pub(crate) async fn a_token_is_good_until_it_is_not(world: &World) {
     assert!(refused(&id, b"Secret", 1).await && refused(&id, b"", 1).await);
     assert!(refused(&id, digest.as_bytes(), 1).await);
     assert!(refused(&id, b"secret", 60).await);
-    assert!(refused(&TokenId::parse(&id.as_str().replace(|c: char| c.is_ascii_digit(), "0")).unwrap(), b"secret", 1).await);
+    assert!(
+        refused(
+            &TokenId::parse(&id.as_str().replace(|c: char| c.is_ascii_digit(), "0")).unwrap(),
+            b"secret",
+            1
+        )
+        .await
+    );
     assert!(world.store.revoke_token(&other, &system, at(2)).await.unwrap());
     assert!(!world.store.revoke_token(&other, &system, at(2)).await.unwrap());
     assert!(refused(&other, b"secret", 3).await);

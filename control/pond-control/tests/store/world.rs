@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use pond_control::store::{
-    Actor, Completed, Completion, Grant, Lease, Moment, NewWorker, Offer, Outcome, Renewed, Rules, RunId, RunView,
-    Store, Submission, Submitted, WorkerId,
+    Actor, Completed, Completion, Grant, Lease, Moment, NewWorker, Offer, Outcome, Renewed, Rules, RunId,
+    RunView, Store, Submission, Submitted, WorkerId,
 };
 use pond_policy::capability::Capability;
 use pond_policy::name::{Name, Project};
@@ -47,7 +47,8 @@ impl Drop for Told<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             use std::io::Write as _;
-            writeln!(std::io::stderr(), "in the case {}", self.0).unwrap();
+            let line = format!("in the case {}\n", self.0);
+            std::io::stderr().write_all(line.as_bytes()).unwrap();
         }
     }
 }
