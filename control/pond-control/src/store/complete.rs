@@ -72,10 +72,10 @@ impl Store {
     pub async fn complete(&self, completion: Completion<'_>, now: Moment) -> Result<Completed, Fault> {
         let mut tx = self.engine.write().await?;
         let Some(mut run) = HeldRun::of_job(&mut tx, &completion.lease.job).await? else {
-            return replayed(&mut tx, completion).await;
+            return replayed(tx, completion).await;
         };
         let Some((job, tries)) = take_job(&mut tx, completion.lease).await? else {
-            return replayed(&mut tx, completion).await;
+            return replayed(tx, completion).await;
         };
         let state = state_after(&job, tries, completion.outcome)?;
         store_result(&mut tx, &run, &job, completion, now).await?;
@@ -152,7 +152,7 @@ async fn store_result(
     run.tell(tx, (&actor, Action::ResultAccepted), &job.stage, detail, now).await
 }
 
-async fn replayed(tx: &mut Tx, completion: Completion<'_>) -> Result<Completed, Fault> {
+async fn replayed(mut tx: Tx, completion: Completion<'_>) -> Result<Completed, Fault> {
     let Completion { lease, envelope, .. } = completion;
     let row = tx
         .row(
@@ -161,5 +161,6 @@ async fn replayed(tx: &mut Tx, completion: Completion<'_>) -> Result<Completed, 
         )
         .await?;
     let accepted = row.map(|row| row.digest("digest")).transpose()?;
+    tx.commit().await?;
     Ok(if accepted == Some(Digest::of(envelope)) { Completed::Replayed } else { Completed::Stale })
 }

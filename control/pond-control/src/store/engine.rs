@@ -1,16 +1,18 @@
 //! The two engines behind one narrow door: statements with numbered parameters, three types of value, rows read by name.
 //!
 //! SQLite: one connection writes, in transactions that take the write lock when they begin; others read. Postgres: a pool.
-//! A transaction that is dropped, by an error or because its caller went away, is rolled back.
+//! A transaction that is dropped, by an error or because its caller went away, is rolled back. An answer that rests on what
+//! others wrote is given after a commit, even if nothing was changed: on SQLite theirs may not be over.
 
 use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
-use sqlx::{Connection, Pool, Postgres, Row as _, Sqlite, Transaction};
+use sqlx::{Connection, PgConnection, Pool, Postgres, Row as _, Sqlite, SqliteConnection, Transaction};
 
 use super::dialect::Dialect;
+use super::writer::{Part, Writer};
 
 /// Connections of one control plane: Postgres serves writers at once, SQLite readers.
 const MOST_CONNECTIONS: u32 = 8;
@@ -40,15 +42,22 @@ pub enum Fault {
 
 #[derive(Debug)]
 pub(super) enum Engine {
-    Sqlite { writer: Pool<Sqlite>, readers: Pool<Sqlite> },
+    Sqlite { writer: Writer, readers: Pool<Sqlite> },
     Postgres(Pool<Postgres>),
 }
 
 /// A transaction. It must be committed; otherwise nothing of it happened.
 #[derive(Debug)]
 pub(super) enum Tx {
-    Sqlite(Transaction<'static, Sqlite>),
+    Write(Part),
+    Read(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
+}
+
+/// The connection below a transaction.
+enum Side<'a> {
+    Sqlite(&'a mut SqliteConnection),
+    Postgres(&'a mut PgConnection),
 }
 
 /// A parameter of a statement.
@@ -93,7 +102,7 @@ impl Engine {
             .busy_timeout(Duration::from_secs(20));
         let lasting =
             || PoolOptions::<Sqlite>::new().idle_timeout(None).max_lifetime(None).test_before_acquire(false);
-        let writer = lasting().max_connections(1).connect_with(options.clone()).await.map_err(Fault::Open)?;
+        let writer = Writer::open(&options).await?;
         let readers = lasting()
             .max_connections(MOST_CONNECTIONS)
             .connect_with(options.pragma("query_only", "true"))
@@ -125,17 +134,16 @@ impl Engine {
 
     /// A transaction that may write.
     pub(super) async fn write(&self) -> Result<Tx, Fault> {
-        let begun = match self {
-            Self::Sqlite { writer, .. } => writer.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
-            Self::Postgres(pool) => pool.begin().await.map(Tx::Postgres),
-        };
-        begun.map_err(Fault::Begin)
+        match self {
+            Self::Sqlite { writer, .. } => writer.begin().await.map(Tx::Write),
+            Self::Postgres(pool) => pool.begin().await.map(Tx::Postgres).map_err(Fault::Begin),
+        }
     }
 
     /// A transaction that sees one moment of the store and changes nothing.
     pub(super) async fn read(&self) -> Result<Tx, Fault> {
         let begun = match self {
-            Self::Sqlite { readers, .. } => readers.begin().await.map(Tx::Sqlite),
+            Self::Sqlite { readers, .. } => readers.begin().await.map(Tx::Read),
             Self::Postgres(pool) => {
                 pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map(Tx::Postgres)
             }
@@ -168,28 +176,36 @@ macro_rules! bound {
 impl Tx {
     pub(super) fn dialect(&self) -> Dialect {
         match self {
-            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Write(_) | Self::Read(_) => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
         }
     }
 
+    fn side(&mut self) -> Result<Side<'_>, sqlx::Error> {
+        Ok(match self {
+            Self::Write(part) => Side::Sqlite(part.connection()?),
+            Self::Read(tx) => Side::Sqlite(tx),
+            Self::Postgres(tx) => Side::Postgres(tx),
+        })
+    }
+
     /// How many rows it changed.
     pub(super) async fn run(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, Fault> {
-        let changed = match self {
-            Self::Sqlite(tx) => bound!(sql, args).execute(&mut **tx).await.map(|done| done.rows_affected()),
-            Self::Postgres(tx) => bound!(sql, args).execute(&mut **tx).await.map(|done| done.rows_affected()),
+        let changed = match self.side().map_err(Fault::Statement)? {
+            Side::Sqlite(to) => bound!(sql, args).execute(to).await.map(|done| done.rows_affected()),
+            Side::Postgres(to) => bound!(sql, args).execute(to).await.map(|done| done.rows_affected()),
         };
         changed.map_err(Fault::Statement)
     }
 
     pub(super) async fn rows(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, Fault> {
-        let rows = match self {
-            Self::Sqlite(tx) => {
-                let rows = bound!(sql, args).fetch_all(&mut **tx).await;
+        let rows = match self.side().map_err(Fault::Statement)? {
+            Side::Sqlite(to) => {
+                let rows = bound!(sql, args).fetch_all(to).await;
                 rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
             }
-            Self::Postgres(tx) => {
-                let rows = bound!(sql, args).fetch_all(&mut **tx).await;
+            Side::Postgres(to) => {
+                let rows = bound!(sql, args).fetch_all(to).await;
                 rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
             }
         };
@@ -203,16 +219,18 @@ impl Tx {
 
     /// Several statements without parameters.
     pub(super) async fn script(&mut self, sql: &'static str) -> Result<(), Fault> {
-        let done = match self {
-            Self::Sqlite(tx) => sqlx::raw_sql(sql).execute(&mut **tx).await.map(|_| ()),
-            Self::Postgres(tx) => sqlx::raw_sql(sql).execute(&mut **tx).await.map(|_| ()),
+        let done = match self.side().map_err(Fault::Statement)? {
+            Side::Sqlite(to) => sqlx::raw_sql(sql).execute(to).await.map(|_| ()),
+            Side::Postgres(to) => sqlx::raw_sql(sql).execute(to).await.map(|_| ()),
         };
         done.map_err(Fault::Statement)
     }
 
+    /// Returns when what was written, and what was read here of others' writing, is there for good.
     pub(super) async fn commit(self) -> Result<(), Fault> {
         let done = match self {
-            Self::Sqlite(tx) => tx.commit().await,
+            Self::Write(part) => part.commit().await,
+            Self::Read(tx) => tx.commit().await,
             Self::Postgres(tx) => tx.commit().await,
         };
         done.map_err(Fault::Commit)

@@ -49,6 +49,7 @@ impl Store {
             .ok_or(LeaseFault::Stale)?;
         let (until, cancel) = (Moment(row.int("lease_until")?), row.int("cancel")? != 0);
         if row.read("state", State::from_name)? == State::Running {
+            tx.commit().await?;
             return Ok(Renewed { until, cancel });
         }
         if until < now {

@@ -86,14 +86,14 @@ impl Store {
         held.ok_or(LogFault::Stale)?;
         let head = head(&mut tx, lease, chunk.stream).await?;
         if chunk.sequence < head.next_sequence {
-            return compare(&mut tx, lease, chunk, head).await;
+            return compare(tx, lease, chunk, head).await;
         }
         if (chunk.sequence, chunk.offset) != (head.next_sequence, head.next_offset) {
             return Err(LogFault::Gap(head));
         }
         let next = head.after(chunk)?;
         if !insert(&mut tx, lease, chunk).await? {
-            return compare(&mut tx, lease, chunk, head).await;
+            return compare(tx, lease, chunk, head).await;
         }
         tx.commit().await?;
         Ok(next)
@@ -188,7 +188,7 @@ async fn insert(tx: &mut Tx, lease: &Lease, chunk: Chunk<'_>) -> Result<bool, Fa
 }
 
 /// A piece that is there already: the same, or not. The chain covers content and place.
-async fn compare(tx: &mut Tx, lease: &Lease, chunk: Chunk<'_>, head: Appended) -> Result<Appended, LogFault> {
+async fn compare(mut tx: Tx, lease: &Lease, chunk: Chunk<'_>, head: Appended) -> Result<Appended, LogFault> {
     let row = tx
         .row(
             "SELECT chain, start, bytes FROM log_chunk WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq = $4",
@@ -199,5 +199,9 @@ async fn compare(tx: &mut Tx, lease: &Lease, chunk: Chunk<'_>, head: Appended) -
     let same = row.digest("chain")? == chunk.chain
         && row.count("start")? == chunk.offset
         && row.bytes("bytes")? == chunk.bytes;
-    if same { Ok(head) } else { Err(LogFault::Conflict) }
+    if !same {
+        return Err(LogFault::Conflict);
+    }
+    tx.commit().await?;
+    Ok(head)
 }

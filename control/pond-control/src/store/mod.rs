@@ -30,6 +30,7 @@ mod submit;
 mod token;
 mod waiting;
 mod worker;
+mod writer;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -24,8 +24,8 @@ impl Store {
         let new = tx.run(sql, args![project.as_str(), now]).await? == 1;
         if new {
             journal::write(&mut tx, now, &about(project, actor, Action::ProjectCreated, json!({}))).await?;
-            tx.commit().await?;
         }
+        tx.commit().await?;
         Ok(new)
     }
 
@@ -54,8 +54,8 @@ impl Store {
         if new {
             let change = about(project, actor, Action::EgressAllowed, json!({"rule": rule}));
             journal::write(&mut tx, now, &change).await?;
-            tx.commit().await?;
         }
+        tx.commit().await?;
         Ok(new)
     }
 
@@ -73,8 +73,8 @@ impl Store {
         if removed {
             let change = about(project, actor, Action::EgressRemoved, json!({"rule": rule}));
             journal::write(&mut tx, now, &change).await?;
-            tx.commit().await?;
         }
+        tx.commit().await?;
         Ok(removed)
     }
 

@@ -68,6 +68,7 @@ impl Store {
         if let Some(key) = submission.idempotency
             && let Some(earlier) = claim_key(&mut tx, key, &id, now).await?
         {
+            tx.commit().await?;
             return Ok(Submitted::Replayed(earlier));
         }
         let run = insert_run(&mut tx, &id, submission, actor, now).await?;

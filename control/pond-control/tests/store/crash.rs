@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use pond_control::store::{RunId, Store};
+use pond_control::store::{Actor, Outcome, RunId, StageId, Store};
 
 use super::server::{Disk, Server};
 use super::world::{START, World, block_on, document, project, submit};
@@ -19,16 +19,21 @@ fn writer_process() {
     let Ok(address) = std::env::var(ROLE) else { return };
     block_on(async {
         let world = World::open(address).await;
-        let worker = world.worker(&format!("writer-{}", std::process::id())).await;
-        loop {
-            let run = world.submit(&document(&["a", "b a"])).await;
-            tell(&format!("submitted {run}"));
-            for offer in world.store.claim(&worker, 1, START).await.unwrap() {
-                world.complete(&offer.lease, pond_control::store::Outcome::Succeeded, START).await;
-                tell(&format!("completed {}", offer.stage));
-            }
-        }
+        // Several at once, so that some share a commit when the plug is pulled.
+        tokio::join!(write(&world, 0), write(&world, 1), write(&world, 2));
     });
+}
+
+async fn write(world: &World, number: u32) {
+    let worker = world.worker(&format!("writer-{}-{number}", std::process::id())).await;
+    loop {
+        let run = world.submit(&document(&["a", "b a"])).await;
+        tell(&format!("submitted {run}"));
+        for offer in world.store.claim(&worker, 1, START).await.unwrap() {
+            world.complete(&offer.lease, Outcome::Succeeded, START).await;
+            tell(&format!("completed {}", offer.stage));
+        }
+    }
 }
 
 /// On standard error: a test's standard output belongs to its runner.
@@ -73,7 +78,7 @@ async fn check(store: &Store, told: &[String]) {
         if what == "submitted" {
             assert!(runs.contains(&RunId::parse(id).unwrap()), "{id} was acknowledged and is gone");
         } else {
-            let stage = pond_control::store::StageId::parse(id).unwrap();
+            let stage = StageId::parse(id).unwrap();
             assert_eq!(store.results(&stage).await.unwrap().len(), 1, "{id}");
         }
     }
@@ -140,6 +145,6 @@ fn a_store_outlives_its_postgres() {
 
 async fn prepare(address: &str) -> World {
     let world = World::open(address.to_owned()).await;
-    world.store.create_project(&project("acme"), &pond_control::store::Actor::System, START).await.unwrap();
+    world.store.create_project(&project("acme"), &Actor::System, START).await.unwrap();
     world
 }
