@@ -202,7 +202,7 @@ impl StageView {
             id: row.read("id", StageId::parse)?,
             name: row.text("name")?,
             state: live.unwrap_or(state),
-            reason: if waits { format!("waits for {unmet} other stages") } else { reason },
+            reason: if waits { format!("needs {unmet} more to succeed first") } else { reason },
             job,
             ended_at: row.maybe_int("ended_at")?.map(Moment),
         })
