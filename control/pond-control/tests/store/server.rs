@@ -98,7 +98,9 @@ impl Server {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
+        // A test that is killed takes its server along.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(self.programs.join(program));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.current_dir(self.directory.path());
         if let Some((user, group)) = self.owner {
