@@ -117,7 +117,9 @@ impl Chain {
 }
 
 impl Place {
-    fn link(&self, bytes: &[u8]) -> Link {
+    /// The link of these bytes at this place.
+    #[must_use]
+    pub fn link(&self, bytes: &[u8]) -> Link {
         let fields = Transcript::new("pond/log/chunk/v1")
             .digest(&self.head)
             .number(self.seq)

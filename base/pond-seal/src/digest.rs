@@ -26,8 +26,14 @@ impl Digest {
     }
 
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 32] {
+    pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// A digest as it was stored.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     /// The digest of everything `source` yields, and how much that was.

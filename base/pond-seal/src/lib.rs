@@ -6,6 +6,7 @@
 //! signature held; what is signed is exactly the bytes that are stored; a private key or a secret cannot print itself.
 //! - [`key`] Ed25519 keys and their files' format; [`secret`] a secret in the clear.
 //! - [`envelope`] the DSSE envelope: bytes, their type, and who signed them.
+//! - [`vault`] secrets at rest; [`fresh`] random bytes.
 //! - [`statement`] the in-toto statement inside; [`result`] what it says about a run.
 //! - [`enroll`], [`offer`], [`request`], [`seal`], [`bundle`], [`tree`], [`chain`]: what control plane and worker say to each other.
 //! - [`bearer`] tokens of people and programs.
@@ -18,6 +19,7 @@ pub mod chain;
 pub mod digest;
 pub mod enroll;
 pub mod envelope;
+pub mod fresh;
 pub mod key;
 pub mod offer;
 pub mod request;
@@ -26,6 +28,7 @@ pub mod seal;
 pub mod secret;
 pub mod statement;
 pub mod tree;
+pub mod vault;
 
 mod pem;
 mod random;

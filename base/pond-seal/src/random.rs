@@ -1,11 +1,10 @@
-//! Random bytes from the kernel, all of them or none.
+//! [`crate::fresh`] with the kernel's bare reason, which each module's own fault names the step for.
 
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
+use crate::fresh::{self, NoRandomness};
+
 pub(crate) fn bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, Errno> {
-    let mut bytes = Zeroizing::new([0; N]);
-    let filled = getrandom(bytes.as_mut_slice(), GetRandomFlags::empty())?;
-    if filled == N { Ok(bytes) } else { Err(Errno::AGAIN) }
+    fresh::bytes().map_err(|NoRandomness(errno)| errno)
 }

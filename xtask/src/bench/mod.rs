@@ -7,6 +7,7 @@ mod bundle;
 mod census;
 mod chart;
 mod crowd;
+mod dispatch;
 mod docker;
 mod driver;
 mod gateway;
@@ -38,6 +39,8 @@ pub(crate) enum Bench {
     Gateway(gateway::GatewayArgs),
     /// The same job on native, docker and gvisor, beside plain `docker run` (as root; best on a quiet machine)
     Backends(backends::BackendsArgs),
+    /// The store at the protocol: jobs claimed and completed a second, on SQLite and Postgres
+    Dispatch(dispatch::DispatchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -98,6 +101,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
         Bench::Native(args) => native(root, args),
         Bench::Gateway(args) => gateway::run(root, args).map(|()| true),
         Bench::Backends(args) => backends::run(root, args),
+        Bench::Dispatch(args) => dispatch::run(root, args).map(|()| true),
     }
 }
 
