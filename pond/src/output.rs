@@ -1,6 +1,6 @@
 //! Answers of the commands that only decide: JSON or text on standard output, and the exit code that goes with it.
 
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use pond_policy::refusal::Refusals;
@@ -32,12 +32,17 @@ pub(crate) fn lines(text: &str) -> ExitCode {
     }
 }
 
+/// A line for the person who watches. One who cannot be told keeps nothing from going on.
+pub(crate) fn say(line: &str) {
+    if let Err(_deaf) = writeln!(stderr().lock(), "{line}") {}
+}
+
 /// A refusal with every fault: an object for a machine, a line each for a person.
 pub(crate) fn refused(refusals: Refusals, as_json: bool) -> ExitCode {
     if as_json {
         return refused_json(refusals);
     }
-    eprintln!("{}", faults(refusals));
+    say(&faults(refusals));
     ExitCode::from(REFUSED)
 }
 
@@ -72,7 +77,7 @@ pub(crate) fn failed(fault: &anyhow::Error, as_json: bool) -> ExitCode {
     if as_json {
         json(&serde_json::json!({ "error": { "message": format!("{fault:#}") } }));
     } else {
-        eprintln!("pond: {}", plain(&format!("{fault:#}")));
+        say(&format!("pond: {}", plain(&format!("{fault:#}"))));
     }
     ExitCode::from(REFUSED)
 }
@@ -82,7 +87,7 @@ pub(crate) fn failed_with(code: &str, fault: &anyhow::Error, as_json: bool) -> E
     if as_json {
         json(&serde_json::json!({ "error": { "code": code, "message": format!("{fault:#}") } }));
     } else {
-        eprintln!("pond: {} [{code}]", plain(&format!("{fault:#}")));
+        say(&format!("pond: {} [{code}]", plain(&format!("{fault:#}"))));
     }
     ExitCode::from(REFUSED)
 }

@@ -190,6 +190,30 @@ fn an_output_directory_carries_all_that_is_needed() {
 }
 
 #[test]
+fn what_was_handed_over_is_what_the_job_left() {
+    let world = World::new();
+    let out = world.project().parent().unwrap().join("out");
+    let place = out.to_str().unwrap();
+    let line = "mkdir -p target/d; echo app > target/d/app; echo '{}' > edit_result.json";
+    world.summary(&["--artifact", "target", "--out", place], &["sh", "-c", line]);
+    assert_eq!(failures(&verify(&world, &[place]).1), Vec::<&str>::new());
+    for (name, honest) in [
+        ("artifacts/target/d/app", Some("app\n")),
+        ("edit_result.json", Some("{}\n")),
+        ("artifacts/more", None),
+    ] {
+        std::fs::write(out.join(name), "replaced").unwrap();
+        let (code, report) = verify(&world, &[place]);
+        assert_eq!((code, failures(&report)), (125, vec!["artifact_mismatch"]), "{name}: {report:#}");
+        match honest {
+            Some(text) => std::fs::write(out.join(name), text).unwrap(),
+            None => std::fs::remove_file(out.join(name)).unwrap(),
+        }
+    }
+    assert_eq!(failures(&verify(&world, &[place]).1), Vec::<&str>::new());
+}
+
+#[test]
 fn a_run_that_cannot_be_signed_says_so() {
     let world = World::new();
     let (_, directory) = signed(&world);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use row::{Reply, Row};
 
-use crate::world::{Done, Plan, World, source};
+use crate::world::{Backend, Done, Plan, World, source};
 
 /// Patience of the attacker, in seconds: longer than any deadline of the gateway, and just long enough for no gateway.
 const INSIDE: &str = "16";
@@ -27,12 +27,23 @@ const OUTSIDE: &str = "3";
 
 /// Runs a table against pond, and then with the control removed.
 fn run(rows: &[Row]) {
-    let faults = [through_pond(rows), without_control(rows)].concat();
+    let faults = [through_pond(rows, Backend::Native), without_control(rows)].concat();
     assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
 }
 
-fn through_pond(rows: &[Row]) -> Vec<String> {
-    let world = world(rows);
+/// Runs all tables, in one sandbox of this backend. Their controls are those of the tables.
+pub(crate) fn run_all(backend: Backend) {
+    let rows: Vec<Row> = tables().into_iter().flatten().collect();
+    let faults = through_pond(&rows, backend);
+    assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
+}
+
+fn tables() -> [Vec<Row>; 5] {
+    [head::rows(), names::rows(), addresses::rows(), resolver::rows(), tunnel::rows()]
+}
+
+fn through_pond(rows: &[Row], backend: Backend) -> Vec<String> {
+    let world = world(rows, backend);
     let doors = json!(rows.iter().map(|row| row.inside()).collect::<Vec<Value>>());
     let listed: BTreeSet<&str> = rows.iter().flat_map(|row| row.listed.iter().map(String::as_str)).collect();
     let flags: Vec<&str> = listed.iter().flat_map(|host| ["--allow-host", host]).collect();
@@ -58,7 +69,7 @@ fn through_pond(rows: &[Row]) -> Vec<String> {
 }
 
 fn without_control(rows: &[Row]) -> Vec<String> {
-    let world = world(rows);
+    let world = world(rows, Backend::Native);
     let doors = json!(rows.iter().map(|row| row.outside()).collect::<Vec<Value>>());
     world.write("openproxy.py", source("openproxy.py"));
     let mut proxy = world.direct("/usr/bin/python3");
@@ -76,11 +87,11 @@ fn without_control(rows: &[Row]) -> Vec<String> {
     rows.iter().zip(&replies).filter_map(judge).collect()
 }
 
-fn world(rows: &[Row]) -> World {
+fn world(rows: &[Row], backend: Backend) -> World {
     let names = rows.iter().flat_map(|row| row.zone.iter().cloned()).collect();
     let hosts_file =
         rows.iter().flat_map(|row| row.hosts_file.iter().map(|name| format!("127.0.0.1 {name}\n")));
-    let world = World::new(Plan { names, hosts_file: hosts_file.collect(), ..Plan::default() });
+    let world = World::new(Plan { names, hosts_file: hosts_file.collect(), backend, ..Plan::default() });
     world.write("attacker.py", source("attacker.py"));
     world
 }
@@ -121,7 +132,7 @@ fn tunnel_contents() {
 /// A row whose control would prove nothing says why; most rows have one that does.
 #[test]
 fn most_rows_have_a_control() {
-    let tables = [head::rows(), names::rows(), addresses::rows(), resolver::rows(), tunnel::rows()];
+    let tables = tables();
     let rows: Vec<&Row> = tables.iter().flatten().collect();
     let why = |row: &&Row| row.control.moot().map(|why| format!("{row}: {why}"));
     let moot: Vec<String> = rows.iter().filter_map(why).collect();

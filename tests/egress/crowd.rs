@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::log::Event;
 use crate::world::sides::BLACK_HOLE;
 use crate::world::zone::{DOMAIN, Script, public};
-use crate::world::{Done, Plan, World};
+use crate::world::{Backend, Done, Plan, World};
 
 /// What the jobs of these tests are written with.
 const PRELUDE: &str = r#"
@@ -61,7 +61,11 @@ with ThreadPoolExecutor(100) as pool:
 
 #[test]
 fn c84_tunnels_are_counted_and_given_back() {
-    let world = World::new(Plan::default());
+    tunnels_are_counted(Backend::Native);
+}
+
+fn tunnels_are_counted(backend: Backend) {
+    let world = World::new(Plan { backend, ..Plan::default() });
     let name = format!("busy.{DOMAIN}");
     let script = r#"
 host = "busy.pondworld.net"
@@ -116,18 +120,24 @@ print(json.dumps(status("good.wild.pondworld.net")))"#;
 /// The end of a job is the end of everything it had open.
 #[test]
 fn c86_a_killed_job_leaves_no_tunnel() {
-    let world = World::new(Plan::default());
+    a_killed_job(Backend::Native);
+}
+
+fn a_killed_job(backend: Backend) {
+    let world = World::new(Plan { backend, ..Plan::default() });
     let name = format!("kept.{DOMAIN}");
     world.write(
         "job.py",
         format!("{PRELUDE}s, _ = connect({name:?})\nprint('open', flush=True)\ntime.sleep(60)\n"),
     );
+    // Time enough to open it.
+    let timeout = if backend == Backend::Native { "2s" } else { "10s" };
     let run =
-        ["run", "--quiet", "--timeout", "2s", "--allow-host", &name, "--", "/usr/bin/python3", "job.py"];
+        ["run", "--quiet", "--timeout", timeout, "--allow-host", &name, "--", "/usr/bin/python3", "job.py"];
     let done = Done::of(world.pond(&run).output().unwrap());
     assert_eq!((done.code, done.stdout.as_str()), (124, "open\n"), "{done:?}");
     let ended = |event: &Event| matches!(event, Event::End { .. });
-    let patience = Instant::now() + Duration::from_secs(1);
+    let patience = Instant::now() + Duration::from_secs(10);
     while !world.log.all().iter().any(ended) {
         assert!(Instant::now() < patience, "the tunnel is still open: {:?}", world.log.all());
         std::thread::sleep(Duration::from_millis(10));
@@ -137,7 +147,11 @@ fn c86_a_killed_job_leaves_no_tunnel() {
 /// Without its gateway a job has no way out, and no other appears.
 #[test]
 fn c86_a_killed_gateway_leaves_everything_closed() {
-    let world = World::new(Plan::default());
+    a_killed_gateway(Backend::Native);
+}
+
+fn a_killed_gateway(backend: Backend) {
+    let world = World::new(Plan { backend, ..Plan::default() });
     let name = format!("kept.{DOMAIN}");
     let script = r#"
 print(status("kept.pondworld.net"), flush=True)
@@ -181,7 +195,11 @@ fn gateway_of(pond: u32) -> Pid {
 /// Whoever asks on a job's behalf, from within, gets the job's verdict.
 #[test]
 fn c89_a_relay_inside_changes_nothing() {
-    let world = World::new(Plan::default());
+    a_relay_inside(Backend::Native);
+}
+
+fn a_relay_inside(backend: Backend) {
+    let world = World::new(Plan { backend, ..Plan::default() });
     let script = r#"
 def pump(a, b):
     while data := a.recv(4096): b.sendall(data)
@@ -196,4 +214,12 @@ listener = socket.create_server(("127.0.0.1", 9999))
 threading.Thread(target=relay, args=(listener,), daemon=True).start()
 print(json.dumps([[status(host, port) for port in (3128, 9999)] for host in ("good.pondworld.net", "denied.pondworld.net")]))"#;
     assert_eq!(job(&world, &format!("good.{DOMAIN}"), script), json!([[200, 200], [403, 403]]));
+}
+
+/// The same of jobs on another backend.
+pub(crate) fn run_on(backend: Backend) {
+    tunnels_are_counted(backend);
+    a_killed_job(backend);
+    a_killed_gateway(backend);
+    a_relay_inside(backend);
 }

@@ -12,7 +12,7 @@ use crate::world::dns::question;
 use crate::world::log::Log;
 use crate::world::sides::{HOST, RESOLVER};
 use crate::world::zone::{A, DOMAIN, Script, public};
-use crate::world::{Done, Plan, World};
+use crate::world::{Backend, Done, Plan, World};
 
 /// Says each row's bytes to its address and prints what came first: the answer in hexadecimal, or why there is none.
 const DIALLER: &str = r#"
@@ -133,7 +133,7 @@ fn closed() -> Vec<Row> {
     ]
 }
 
-fn world() -> World {
+fn world(backend: Backend) -> World {
     let addresses = |list: &[IpAddr]| Script::Addresses(list.to_vec());
     let far = IpAddr::from(public("rebound"));
     let names = vec![
@@ -144,7 +144,7 @@ fn world() -> World {
         (own("front"), addresses(&[public("api.openai.com").into()])),
         (own("ourselves"), addresses(&[HOST.into()])),
     ];
-    let world = World::new(Plan { names, ..Plan::default() });
+    let world = World::new(Plan { names, backend, ..Plan::default() });
     let file = format!(
         "[egress]\ndeny = [\"denied.{DOMAIN}\"]\n[model.m]\napi = \"openai\"\nupstream = \"https://upstream.{DOMAIN}\"\n\
          credential = \"env:REAL_KEY\"\nmodels = [\"gpt-4o-mini\"]\n"
@@ -187,19 +187,50 @@ fn faults_of_the_far_side(log: &Log) -> Vec<String> {
     unexpected.map(|address| format!("the far side was reached at {address}")).collect()
 }
 
-#[test]
-fn any_public_name_is_reached_and_nothing_else() {
-    let rows: Vec<Row> = served().into_iter().chain(closed()).collect();
-    let told = tell(&rows);
-    let within = world();
-    let answered = answers(&inside(&within, &["/usr/bin/python3", "-c", DIALLER, &told]));
+fn rows() -> Vec<Row> {
+    served().into_iter().chain(closed()).collect()
+}
+
+/// What was not as the rows say, from a job of this backend.
+fn faults_inside(rows: &[Row], backend: Backend) -> Vec<String> {
+    let within = world(backend);
+    let answered = answers(&inside(&within, &["/usr/bin/python3", "-c", DIALLER, &tell(rows)]));
     let mut faults = faults_of_the_far_side(&within.log);
     for (row, answer) in rows.iter().zip(&answered) {
         if !row.inside.iter().any(|expected| answer.starts_with(expected)) {
             faults.push(format!("{}: expected {:?}, got {answer}", row.what, row.inside));
         }
     }
-    let without = world();
+    faults
+}
+
+/// The same rows from a job of this backend. Their controls are those of the test below.
+pub(crate) fn run_on(backend: Backend) {
+    let faults = faults_inside(&rows(), backend);
+    assert!(faults.is_empty(), "{} rows:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// A job without any network, of this backend: no row gets anywhere, and the far side hears of none.
+pub(crate) fn run_sealed(backend: Backend) {
+    let (world, rows) = (world(backend), rows());
+    let argv = ["/usr/bin/python3", "-c", DIALLER, &tell(&rows)];
+    let run = [&["run", "--quiet", "--profile", "untrusted-code-read", "--"], &argv[..]].concat();
+    let answered = answers(&Done::of(world.pond(&run).output().unwrap()));
+    let got: Vec<_> = rows
+        .iter()
+        .zip(answered)
+        .filter(|(_, answer)| !answer.starts_with("errno") && answer != NO_NAME)
+        .map(|(row, answer)| format!("{}: {answer}", row.what))
+        .collect();
+    assert_eq!((got, world.log.all()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn any_public_name_is_reached_and_nothing_else() {
+    let rows = rows();
+    let told = tell(&rows);
+    let mut faults = faults_inside(&rows, Backend::Native);
+    let without = world(Backend::Native);
     let control = without.direct("/usr/bin/python3").args(["-c", DIALLER, &told]).output().unwrap();
     for (row, answer) in rows.iter().zip(answers(&Done::of(control))) {
         if !answer.starts_with(row.outside) {
@@ -211,7 +242,7 @@ fn any_public_name_is_reached_and_nothing_else() {
 
 #[test]
 fn this_machine_is_not_the_internet() {
-    let world = world();
+    let world = world(Backend::Native);
     let argv = ["/usr/bin/python3", "-c", DIALLER, &json!([["tcp", own("ourselves"), 80, ""]]).to_string()];
     assert_eq!(answers(&inside(&world, &argv)), [NO_NAME]);
     assert_eq!(world.log.dials(), []);
@@ -219,7 +250,7 @@ fn this_machine_is_not_the_internet() {
 
 #[test]
 fn clients_need_no_proxy_and_the_record_has_their_names() {
-    let world = world();
+    let world = world(Backend::Native);
     let line =
         format!("env | grep -ci proxy; curl -sS http://plain.{DOMAIN}/; curl -ksS https://web.{DOMAIN}/");
     let done = inside(&world, &["sh", "-c", &line]);
@@ -237,7 +268,7 @@ fn clients_need_no_proxy_and_the_record_has_their_names() {
 /// A query tells the owner of a domain something, whether or not a connection follows.
 #[test]
 fn names_that_are_only_looked_up_are_in_the_record() {
-    let world = world();
+    let world = world(Backend::Native);
     let names = [own("plain"), own("plain"), own("web")];
     let script = "import socket, sys; [socket.gethostbyname(name) for name in sys.argv[1:]]";
     let mut argv = vec!["/usr/bin/python3", "-c", script];

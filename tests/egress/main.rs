@@ -7,7 +7,11 @@ mod agents;
 mod broker;
 mod catalogue;
 mod clients;
+mod contained;
 mod crowd;
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "../e2e/containers/daemon.rs"]
+mod daemon;
 #[path = "../done.rs"]
 mod done;
 mod hello;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::broker::{REAL_KEY, configured};
 use crate::world::models::{self, ANTHROPIC};
-use crate::world::{Plan, World};
+use crate::world::{Backend, Plan, World};
 
 /// Says what key it was given; then tries the key it is told, and both hosts, by the doors every sandbox has.
 const NEIGHBOUR: &str = r#"
@@ -50,10 +50,11 @@ impl Neighbour {
     }
 }
 
-#[test]
-fn c91_c135_a_neighbour_s_key_opens_nothing_and_the_real_one_is_nowhere() {
+/// Two jobs of this backend at once: each is served with its own key and its own list, and with the other's it is not.
+fn apart(backend: Backend) -> (World, [Neighbour; 2]) {
     let handlers: HashMap<_, _> = models::providers(10, 5);
-    let world = configured(Plan { handlers, ..Plan::default() }, "anthropic", ANTHROPIC, "claude-haiku-4-5");
+    let plan = Plan { handlers, backend, ..Plan::default() };
+    let world = configured(plan, "anthropic", ANTHROPIC, "claude-haiku-4-5");
     world.write("job.py", NEIGHBOUR);
     let mut one = Neighbour::start(&world, "one.pondworld.net");
     let mut two = Neighbour::start(&world, "two.pondworld.net");
@@ -62,7 +63,25 @@ fn c91_c135_a_neighbour_s_key_opens_nothing_and_the_real_one_is_nowhere() {
     // With its own key and its own list each is served: what is refused below is not the request.
     assert_eq!((one.tries(&own), two.tries(&other)), (json!([200, 200, 403]), json!([200, 403, 200])));
     assert_eq!((one.tries(&other), two.tries(&own)), (json!([401, 200, 403]), json!([401, 403, 200])));
-    for pond in [&one.pond, &two.pond] {
+    (world, [one, two])
+}
+
+fn end(neighbours: [Neighbour; 2]) {
+    for mut neighbour in neighbours {
+        drop(neighbour.pond.stdin.take());
+        assert_eq!(neighbour.pond.wait().unwrap().code(), Some(0));
+    }
+}
+
+pub(crate) fn run_on(backend: Backend) {
+    let (_world, neighbours) = apart(backend);
+    end(neighbours);
+}
+
+#[test]
+fn c91_c135_a_neighbour_s_key_opens_nothing_and_the_real_one_is_nowhere() {
+    let (_world, neighbours) = apart(Backend::Native);
+    for Neighbour { pond, .. } in &neighbours {
         let told = |pid: u32| {
             ["environ", "cmdline"]
                 .map(|file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default())
@@ -74,10 +93,7 @@ fn c91_c135_a_neighbour_s_key_opens_nothing_and_the_real_one_is_nowhere() {
         assert!(below.len() >= 2, "a gateway and a job: {below:?}");
         assert_eq!(below.into_iter().filter(|pid| holds(*pid)).collect::<Vec<_>>(), Vec::<u32>::new());
     }
-    for mut neighbour in [one, two] {
-        drop(neighbour.pond.stdin.take());
-        assert_eq!(neighbour.pond.wait().unwrap().code(), Some(0));
-    }
+    end(neighbours);
 }
 
 /// Every process that this one started, or one of those.

@@ -15,7 +15,7 @@ use crate::rules::files_below;
 use crate::world::http::Reply;
 use crate::world::log::Request;
 use crate::world::servers::Handler;
-use crate::world::{Done, Plan, World};
+use crate::world::{Backend, Done, Plan, World};
 
 use row::{Row, Sees};
 
@@ -81,9 +81,21 @@ fn bears(request: &Request, mark: &str) -> bool {
     in_body || request.headers.iter().any(|(_, value)| value.contains(mark))
 }
 
-fn world(api: &str, host: &str, id: &str, rows: &[Row]) -> World {
-    let plan = Plan { handlers: HashMap::from([(host.to_owned(), provider(rows))]), ..Plan::default() };
-    let world = configured(plan, api, host, id);
+/// A provider, and the model of it that is asked for.
+#[derive(Clone, Copy)]
+struct Provider {
+    api: &'static str,
+    host: &'static str,
+    id: &'static str,
+}
+
+const ANTHROPIC: Provider =
+    Provider { api: "anthropic", host: crate::world::models::ANTHROPIC, id: "claude-haiku-4-5" };
+const OPENAI: Provider = Provider { api: "openai", host: crate::world::models::OPENAI, id: "gpt-5-mini" };
+
+fn world(of: Provider, rows: &[Row], backend: Backend) -> World {
+    let handlers = HashMap::from([(of.host.to_owned(), provider(rows))]);
+    let world = configured(Plan { handlers, backend, ..Plan::default() }, of.api, of.host, of.id);
     world.trust();
     world.write("caller.py", CALLER);
     let calls: Vec<String> = rows.iter().zip(0..).map(|(row, number)| numbered(&row.call, number)).collect();
@@ -92,13 +104,20 @@ fn world(api: &str, host: &str, id: &str, rows: &[Row]) -> World {
 }
 
 /// Runs a table through the broker, and then without it.
-fn run(api: &str, host: &str, id: &str, rows: &[Row]) {
-    let faults = [through_the_broker(api, host, id, rows), without_it(api, host, id, rows)].concat();
+fn run(of: Provider, rows: &[Row]) {
+    let faults = [through_the_broker(of, rows, Backend::Native), without_it(of, rows)].concat();
     assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
 }
 
-fn through_the_broker(api: &str, host: &str, id: &str, rows: &[Row]) -> Vec<String> {
-    let world = world(api, host, id, rows);
+/// Runs a table through the broker, from a sandbox of this backend. Its controls are those of the table.
+pub(crate) fn run_on(backend: Backend) {
+    let rows = anthropic::rows();
+    let faults = through_the_broker(ANTHROPIC, &rows, backend);
+    assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
+}
+
+fn through_the_broker(of: Provider, rows: &[Row], backend: Backend) -> Vec<String> {
+    let world = world(of, rows, backend);
     let replies = send_all(&world);
     let requests = world.log.requests();
     let bills = bills(&world);
@@ -130,9 +149,9 @@ fn through_the_broker(api: &str, host: &str, id: &str, rows: &[Row]) -> Vec<Stri
     faults
 }
 
-fn without_it(api: &str, host: &str, id: &str, rows: &[Row]) -> Vec<String> {
-    let world = world(api, host, id, rows);
-    let replies = send_directly(&world, host);
+fn without_it(of: Provider, rows: &[Row]) -> Vec<String> {
+    let world = world(of, rows, Backend::Native);
+    let replies = send_directly(&world, of.host);
     let judge = |(row, reply): (&Row, &String)| {
         row.control.judge(reply).err().map(|why| format!("{row}, without the broker: {why}"))
     };
@@ -170,12 +189,12 @@ fn bills(world: &World) -> Vec<Value> {
 
 #[test]
 fn what_anthropic_is_asked_and_answers() {
-    run("anthropic", crate::world::models::ANTHROPIC, "claude-haiku-4-5", &anthropic::rows());
+    run(ANTHROPIC, &anthropic::rows());
 }
 
 #[test]
 fn what_openai_is_asked_and_answers() {
-    run("openai", crate::world::models::OPENAI, "gpt-5-mini", &openai::rows());
+    run(OPENAI, &openai::rows());
 }
 
 /// Calls that cost nothing are counted all the same; without the broker nobody counts.
@@ -186,16 +205,15 @@ fn c132_free_calls_are_limited() {
     let counted = Reply::ok("application/json", r#"{"input_tokens":3}"#);
     let row = |_| Row::answered(132, "one of many", call.clone(), counted.clone());
     let rows: Vec<Row> = (0..90).map(row).collect();
-    let (api, host, id) = ("anthropic", crate::world::models::ANTHROPIC, "claude-haiku-4-5");
-    let held = world(api, host, id, &rows);
+    let held = world(ANTHROPIC, &rows, Backend::Native);
     let of =
         |replies: &[String], status: &str| replies.iter().filter(|reply| reply.starts_with(status)).count();
     let replies = send_all(&held);
     let (served, limited) = (of(&replies, "HTTP/1.1 200 "), of(&replies, "HTTP/1.1 429 pond: "));
     assert!(served > 0 && limited > 0 && served + limited == 90, "{served} served, {limited} limited");
     assert_eq!(held.log.requests().len(), served, "what was refused did not go up");
-    let open = world(api, host, id, &rows);
-    assert_eq!(of(&send_directly(&open, host), "HTTP/1.1 200 "), 90);
+    let open = world(ANTHROPIC, &rows, Backend::Native);
+    assert_eq!(of(&send_directly(&open, ANTHROPIC.host), "HTTP/1.1 200 "), 90);
 }
 
 /// A row whose control would prove nothing says why; most rows have one that does.

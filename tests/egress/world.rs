@@ -22,6 +22,8 @@ use tempfile::TempDir;
 
 pub(crate) use crate::done::Done;
 
+use crate::daemon::Daemon;
+
 use authority::Authority;
 use log::Log;
 use servers::{Handler, Sites};
@@ -44,6 +46,25 @@ const HOSTS: [&str; 12] = [
     "generativelanguage.googleapis.com",
 ];
 
+/// What jobs of a world run on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Backend {
+    #[default]
+    Native,
+    Docker,
+    Gvisor,
+}
+
+impl Backend {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Docker => "docker",
+            Self::Gvisor => "gvisor",
+        }
+    }
+}
+
 /// What a test wants to be different from the plain world.
 #[derive(Default)]
 pub(crate) struct Plan {
@@ -51,11 +72,15 @@ pub(crate) struct Plan {
     pub(crate) handlers: HashMap<String, Handler>,
     /// Lines of the host side's own `/etc/hosts`.
     pub(crate) hosts_file: String,
+    pub(crate) backend: Backend,
 }
 
 pub(crate) struct World {
     pub(crate) log: Log,
     pub(crate) authority: Authority,
+    backend: Backend,
+    /// On the host side too, for backends that need one: its own resolver is the world's.
+    engine: Option<Daemon>,
     host: Side,
     _far: Side,
     directory: TempDir,
@@ -88,7 +113,11 @@ impl World {
         })
         .join()
         .unwrap();
-        Self { log, authority, host, _far: far, directory }
+        let engine = match plan.backend {
+            Backend::Native => None,
+            Backend::Docker | Backend::Gvisor => Some(Daemon::start_under(&host.entry())),
+        };
+        Self { log, authority, backend: plan.backend, engine, host, _far: far, directory }
     }
 
     pub(crate) fn project(&self) -> PathBuf {
@@ -128,10 +157,18 @@ impl World {
         command
     }
 
-    /// pond on the host side, in the project.
+    pub(crate) fn engine(&self) -> &Daemon {
+        self.engine.as_ref().unwrap()
+    }
+
+    /// pond on the host side, in the project; its jobs run on the world's backend.
     pub(crate) fn pond(&self, arguments: &[&str]) -> Command {
         let mut command = self.host.command(env!("CARGO_BIN_EXE_pond"), &self.project());
-        command.args(arguments);
+        match arguments.split_first() {
+            Some((&"run", rest)) => command.args(["run", "--backend", self.backend.name()]).args(rest),
+            Some(_) | None => command.args(arguments),
+        };
+        command.envs(self.engine.iter().map(|engine| ("DOCKER_HOST", engine.address())));
         command.env("POND_STATE_DIR", self.state());
         command.env("POND_RESOLVER", SocketAddr::from((RESOLVER, 53)).to_string());
         command.env_remove("POND_REQUIRE_SANDBOX").env_remove("POND_MIN_BACKEND");

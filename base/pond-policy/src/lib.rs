@@ -33,6 +33,7 @@ pub mod path;
 pub mod profile;
 pub mod quote;
 pub mod refusal;
+pub mod route;
 pub mod run;
 pub mod sandbox;
 pub mod settings;

@@ -35,9 +35,11 @@ named_enum! {
         Accept => "accept",
         /// The result verified and says that the job failed.
         Fail => "fail",
+        /// The same, and the stage has a try left.
+        Retry => "retry",
         /// The result did not verify.
         Reject => "reject",
-        /// The stage used up its time.
+        /// The stage used up its time, or nobody who may take it came in time.
         TimeOut => "time_out",
         /// Too many workers were lost on this job.
         Poison => "poison",
@@ -77,7 +79,8 @@ pub const fn next(state: State, event: Event) -> Result<State, IllegalMove> {
         (S::Running, E::Finish) => S::Verifying,
         (S::Verifying, E::Accept) => S::Succeeded,
         (S::Verifying, E::Fail | E::Reject) => S::Failed,
-        (S::Running, E::TimeOut) | (S::Queued | S::Leased | S::Running, E::Poison) => S::Failed,
+        (S::Verifying, E::Retry) => S::Queued,
+        (S::Queued | S::Running, E::TimeOut) | (S::Queued | S::Leased | S::Running, E::Poison) => S::Failed,
         (S::Queued | S::Leased, E::Refuse) => S::Refused,
         (S::Queued | S::Leased | S::Running | S::Verifying, E::Cancel) => S::Cancelled,
         (state, event) => return Err(IllegalMove { state, event }),
@@ -91,14 +94,14 @@ mod tests {
     /// Written apart from the code: one row per state, one column per event in the order of
     /// `Event::ALL`, `.` for an illegal move.
     const TABLE: [(State, &str); 8] = [
-        (State::Queued, "leased . . . . . . . failed cancelled refused"),
-        (State::Leased, ". running queued . . . . . failed cancelled refused"),
-        (State::Running, ". . queued verifying . . . failed failed cancelled ."),
-        (State::Verifying, ". . . . succeeded failed failed . . cancelled ."),
-        (State::Succeeded, ". . . . . . . . . . ."),
-        (State::Failed, ". . . . . . . . . . ."),
-        (State::Cancelled, ". . . . . . . . . . ."),
-        (State::Refused, ". . . . . . . . . . ."),
+        (State::Queued, "leased . . . . . . . failed failed cancelled refused"),
+        (State::Leased, ". running queued . . . . . . failed cancelled refused"),
+        (State::Running, ". . queued verifying . . . . failed failed cancelled ."),
+        (State::Verifying, ". . . . succeeded failed queued failed . . cancelled ."),
+        (State::Succeeded, ". . . . . . . . . . . ."),
+        (State::Failed, ". . . . . . . . . . . ."),
+        (State::Cancelled, ". . . . . . . . . . . ."),
+        (State::Refused, ". . . . . . . . . . . ."),
     ];
 
     #[test]
@@ -128,7 +131,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_stage_ends_once_and_for_good(start in 0..8_usize, steps in proptest::collection::vec(0..11_usize, 0..64)) {
+        fn a_stage_ends_once_and_for_good(start in 0..8_usize, steps in proptest::collection::vec(0..Event::ALL.len(), 0..64)) {
             let mut state = State::ALL[start];
             for step in steps {
                 let moved = next(state, Event::ALL[step]);

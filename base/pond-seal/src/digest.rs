@@ -25,6 +25,17 @@ impl Digest {
         Self(sha2::Sha256::digest(bytes).into())
     }
 
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A digest as it was stored.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The digest of everything `source` yields, and how much that was.
     pub fn of_reader(source: &mut impl Read) -> io::Result<(Self, u64)> {
         let mut state = Hashing::new(io::sink());
@@ -56,6 +67,12 @@ impl fmt::Display for Digest {
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
+    }
+}
+
+impl From<[u8; 32]> for Digest {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 }
 

@@ -27,8 +27,8 @@ pub enum EnvelopeFault {
     Signature,
     #[error("the envelope has {0} signatures; 1 to {MOST_SIGNATURES} are read")]
     Signatures(usize),
-    #[error("the payload is of another type than {PAYLOAD_TYPE}")]
-    PayloadType,
+    #[error("the payload is of another type than {0}")]
+    PayloadType(&'static str),
     #[error("no signature is of the key {0}")]
     KeyUnknown(KeyId),
     #[error("the signature does not hold for the key {0}")]
@@ -45,7 +45,7 @@ impl EnvelopeFault {
             Self::Payload => "payload_encoding",
             Self::Signature => "signature_encoding",
             Self::Signatures(_) => "signature_count",
-            Self::PayloadType => "payload_type",
+            Self::PayloadType(_) => "payload_type",
             Self::KeyUnknown(_) => "key_unknown",
             Self::SignatureInvalid(_) => "signature_invalid",
         }
@@ -94,11 +94,44 @@ impl Verified<'_> {
     }
 }
 
-/// Signs a payload of pond's type: the bytes of an envelope's file.
+/// What a signed payload is. The type is part of what is signed: a signature for one purpose is none for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// An in-toto statement about a run.
+    Statement,
+    /// A job offered to one worker.
+    Offer,
+    /// A secret sealed to one worker for one job.
+    Release,
+    /// The control plane's answer to an enrollment.
+    Joined,
+    /// A worker's new keys, signed with its old one.
+    Rotation,
+}
+
+impl Purpose {
+    #[must_use]
+    pub const fn payload_type(self) -> &'static str {
+        match self {
+            Self::Statement => PAYLOAD_TYPE,
+            Self::Offer => "application/vnd.pond.offer.v1+json",
+            Self::Release => "application/vnd.pond.release.v1+json",
+            Self::Joined => "application/vnd.pond.joined.v1+json",
+            Self::Rotation => "application/vnd.pond.rotation.v1+json",
+        }
+    }
+}
+
+/// Signs an in-toto statement: the bytes of an envelope's file.
 pub fn seal(payload: &[u8], key: &SigningKey) -> Result<Vec<u8>, serde_json::Error> {
-    let signature = key.sign(&pre_authentication_encoding(PAYLOAD_TYPE, payload));
+    seal_as(Purpose::Statement, payload, key)
+}
+
+/// Signs a payload: the bytes of its envelope.
+pub fn seal_as(purpose: Purpose, payload: &[u8], key: &SigningKey) -> Result<Vec<u8>, serde_json::Error> {
+    let signature = key.sign(&pre_authentication_encoding(purpose.payload_type(), payload));
     let stored = Stored {
-        payload_type: PAYLOAD_TYPE.to_owned(),
+        payload_type: purpose.payload_type().to_owned(),
         payload: to_base64(payload),
         signatures: vec![StoredSignature {
             keyid: Some(key.public().id().to_string()),
@@ -130,8 +163,14 @@ impl Envelope {
         Ok(Self { payload_type: stored.payload_type, payload, signatures })
     }
 
+    /// Whether the envelope says that it holds an in-toto statement.
     pub fn check_type(&self) -> Result<(), EnvelopeFault> {
-        if self.payload_type == PAYLOAD_TYPE { Ok(()) } else { Err(EnvelopeFault::PayloadType) }
+        self.check_purpose(Purpose::Statement)
+    }
+
+    fn check_purpose(&self, purpose: Purpose) -> Result<(), EnvelopeFault> {
+        let expected = purpose.payload_type();
+        if self.payload_type == expected { Ok(()) } else { Err(EnvelopeFault::PayloadType(expected)) }
     }
 
     /// Whether any signature says it is of this key, or says nothing.
@@ -142,8 +181,14 @@ impl Envelope {
         }
     }
 
+    /// The statement inside, if `key` signed it.
     pub fn verify(&self, key: &PublicKey) -> Result<Verified<'_>, EnvelopeFault> {
-        self.check_type()?;
+        self.verify_as(Purpose::Statement, key)
+    }
+
+    /// The payload, if it is of this purpose and `key` signed it.
+    pub fn verify_as(&self, purpose: Purpose, key: &PublicKey) -> Result<Verified<'_>, EnvelopeFault> {
+        self.check_purpose(purpose)?;
         self.check_key(key)?;
         let signed = pre_authentication_encoding(&self.payload_type, &self.payload);
         if self.of(key).any(|one| key.holds(&signed, &one.signature)) {

@@ -7,12 +7,11 @@ use std::fmt;
 
 use ed25519_dalek::{Signature, Signer, VerifyingKey};
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::digest::{Digest, from_hex, to_hex};
-use crate::pem;
+use crate::{pem, random};
 
 const PRIVATE: &str = "PRIVATE KEY";
 const PUBLIC: &str = "PUBLIC KEY";
@@ -41,29 +40,31 @@ pub struct SigningKey(ed25519_dalek::SigningKey);
 pub struct PublicKey(VerifyingKey);
 
 /// Which key: the SHA-256 of its SubjectPublicKeyInfo.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct KeyId(Digest);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KeyId(pub(crate) Digest);
 
 impl SigningKey {
     pub fn generate() -> Result<Self, KeyFault> {
-        let mut seed = Zeroizing::new([0; 32]);
-        let filled = getrandom(seed.as_mut_slice(), GetRandomFlags::empty()).map_err(KeyFault::Random)?;
-        if filled != seed.len() {
-            return Err(KeyFault::Random(Errno::AGAIN));
-        }
-        Ok(Self(ed25519_dalek::SigningKey::from_bytes(&seed)))
+        random::bytes().map(|seed| Self::from_seed(&seed)).map_err(KeyFault::Random)
+    }
+
+    pub(crate) fn from_seed(seed: &[u8; 32]) -> Self {
+        Self(ed25519_dalek::SigningKey::from_bytes(seed))
+    }
+
+    pub(crate) fn seed(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
     }
 
     pub fn from_pem(text: &str) -> Result<Self, KeyFault> {
         let der = pem::decode(PRIVATE, text).ok_or(KeyFault::NotPrivate)?;
         let seed = der.strip_prefix(&PRIVATE_DER).and_then(|seed| <&[u8; 32]>::try_from(seed).ok());
-        seed.map(|seed| Self(ed25519_dalek::SigningKey::from_bytes(seed))).ok_or(KeyFault::NotPrivate)
+        seed.map(Self::from_seed).ok_or(KeyFault::NotPrivate)
     }
 
     #[must_use]
     pub fn to_pem(&self) -> Zeroizing<String> {
-        let seed = Zeroizing::new(self.0.to_bytes());
-        let der = Zeroizing::new([PRIVATE_DER.as_slice(), seed.as_slice()].concat());
+        let der = Zeroizing::new([PRIVATE_DER.as_slice(), self.seed().as_slice()].concat());
         pem::encode(PRIVATE, &der)
     }
 

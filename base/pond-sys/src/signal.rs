@@ -8,9 +8,24 @@ pub fn child_events() -> io::Result<OwnedFd> {
     descriptor(&[libc::SIGCHLD])
 }
 
-/// Blocks SIGINT, SIGTERM and SIGHUP and returns a descriptor that becomes readable when one of them arrives.
+/// Blocks SIGINT, SIGTERM and SIGHUP and returns a descriptor that becomes readable when one of them arrives. One that whoever
+/// started this process had it ignore, as `nohup` does, stays ignored.
 pub fn interrupts() -> io::Result<OwnedFd> {
-    descriptor(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+    let mut heeded = Vec::new();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        if !is_ignored(signal)? {
+            heeded.push(signal);
+        }
+    }
+    descriptor(&heeded)
+}
+
+fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
+    // SAFETY: all-zero bytes are a valid value of this plain struct.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is installed; the current action is written to a live value of the type the call expects.
+    crate::check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) }.into())?;
+    Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
 /// Blocks SIGWINCH and SIGCONT and returns a descriptor that becomes readable when the terminal got another size, or when this

@@ -11,6 +11,7 @@ pub mod contract;
 pub mod decode;
 pub mod gateway;
 pub mod jail;
+pub mod orch;
 pub mod schema;
 pub mod tree;
 

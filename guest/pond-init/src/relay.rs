@@ -12,6 +12,7 @@ use pond_sys::seccomp::{Filter, install};
 use pond_wire::contained::{Header, INPUT_WINDOW, Kind, MAX_PIECE, frame};
 use pond_wire::jail::{Report, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -34,8 +35,9 @@ pub struct Relay {
     pub to_pond: OwnedFd,
     pub input: Option<OwnedFd>,
     pub outputs: Vec<(Kind, OwnedFd)>,
-    /// A directory that pond gets when the job has ended, because it cannot look itself.
-    pub kept: Option<OwnedFd>,
+    /// A directory that pond gets when the job has ended, because it cannot look itself. Nothing but a mount can be there, and it is
+    /// not opened before: gVisor would lead the job through whatever this process has open and the job may read.
+    pub kept: Option<&'static str>,
 }
 
 /// What came from pond and is not yet the job's.
@@ -66,8 +68,8 @@ pub fn relay(mut relay: Relay) -> ! {
         Ok(ended) => {
             relay.drain();
             tell(&relay.to_pond, outcome(ended));
-            if let Some(root) = relay.kept.take()
-                && let Err(_told_by_what_is_missing) = relay.hand_over(&root)
+            if let Some(root) = relay.kept
+                && let Err(_told_by_what_is_missing) = relay.hand_over(root)
             {
                 exit_now(1)
             }
@@ -111,7 +113,7 @@ impl Relay {
     }
 
     /// Ends whoever the job left behind, and only then looks at what it made.
-    fn hand_over(&self, root: &OwnedFd) -> Result<(), Errno> {
+    fn hand_over(&self, root: &str) -> Result<(), Errno> {
         loop {
             end_everybody()?;
             match pond_sys::process::reap_any() {
@@ -123,7 +125,9 @@ impl Relay {
             }
         }
         let mut frames = Pieces { to_pond: &self.to_pond, gathered: Vec::with_capacity(MAX_PIECE) };
-        pack(root, |bytes| frames.push(bytes))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        pack(&root, |bytes| frames.push(bytes))?;
         frames.flush()
     }
 

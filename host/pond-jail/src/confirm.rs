@@ -3,18 +3,22 @@
 //! Each attempt is something a hostile program would do first. All must fail; one that succeeds means that a control was
 //! accepted and is not enforced, and the job never runs.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use pond_wire::jail::Step;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
+use rustix::process::Pid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::fault::Failure;
 
 /// Names the layer through the errno it reports: `EISNAM` for a confinement that is not there has no other meaning here.
 const BREACH: Errno = Errno::ISNAM;
+
+/// More than pid 1 ever has open, counted from zero.
+const DESCRIPTORS_OF_INIT: u32 = 32;
 
 pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
     let forbidden = [
@@ -27,6 +31,22 @@ pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
         return Err(Failure { step: Step::Confirm, errno: BREACH });
     }
     confirm_on_gvisor(report)
+}
+
+/// In whichever direction: gVisor shows the job which ones there are. The other ends of its own pipes are its own.
+fn opens_descriptor_of_init(number: u32) -> bool {
+    let path = format!("/proc/1/fd/{number}");
+    let open = |flags| rustix::fs::openat(CWD, &path, flags | OFlags::NONBLOCK, Mode::empty()).ok();
+    let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(file);
+    [OFlags::RDONLY, OFlags::WRONLY]
+        .into_iter()
+        .filter_map(open)
+        .any(|opened| !own.contains(&file(opened.as_fd())))
+}
+
+/// Which file a descriptor leads to; nothing for one that cannot be looked at.
+fn file(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    rustix::fs::fstat(descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// The same on gVisor's kernel, which has no Landlock and shows everybody the environment of init; that of a container's is
@@ -51,8 +71,13 @@ pub(crate) fn confirm_on_gvisor(report: BorrowedFd<'_>) -> Result<(), Failure> {
         // The read-only root.
         rustix::fs::open("/etc/pond-confirm", OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o600))
             .is_ok(),
-        // What belongs to init.
+        // What belongs to init: its files, its memory, its life, and every descriptor it could have.
         rustix::fs::openat(CWD, "/proc/1/root/etc", OFlags::RDONLY, Mode::empty()).is_ok(),
+        rustix::fs::openat(CWD, "/proc/1/mem", OFlags::RDONLY, Mode::empty()).is_ok(),
+        rustix::process::test_kill_process(Pid::INIT).is_ok(),
+        (0..DESCRIPTORS_OF_INIT).any(opens_descriptor_of_init),
+        // A device of its own.
+        rustix::fs::mknodat(CWD, "/tmp/pond-confirm", FileType::CharacterDevice, Mode::empty(), 0).is_ok(),
         // Sockets that reach beyond the network namespace.
         rustix::net::socket(AddressFamily::VSOCK, SocketType::STREAM, None).is_ok(),
         rustix::net::socket(AddressFamily::PACKET, SocketType::RAW, None).is_ok(),

@@ -1,8 +1,9 @@
 //! Pid 1 of a container: takes its order from pond, confines the job as a native sandbox does, and becomes its relay.
 //!
 //! Zone: hostile. The engine made the namespaces, the root and the limits before this process ran, without capabilities and as
-//! the job's own user, so nothing here is privileged. What the engine cannot express (Landlock, the exact filter) is added by
-//! the child just before it becomes the job, tried, and without it there is no job.
+//! the job's own user, so nothing here is privileged; on gVisor it becomes that user once it knows who that is. What the
+//! engine cannot express (Landlock, the exact filter) is added by the child just before it becomes the job, tried, and
+//! without it there is no job.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,8 +11,8 @@ use pond_init::{Relay, relay, say, tell};
 use pond_sys::process::{exit_now, fork_plainly};
 use pond_sys::seccomp;
 use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order, Transfer};
-use pond_wire::jail::{CheckoutView, Report, Step, WORKSPACE};
-use rustix::fs::{Mode, OFlags};
+use pond_wire::jail::{CheckoutView, Identity, JOB_ID, JailPlan, Report, Step, WORKSPACE};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
@@ -34,7 +35,7 @@ struct Started {
     filter: seccomp::Filter,
     input: OwnedFd,
     outputs: Vec<(Kind, OwnedFd)>,
-    kept: Option<OwnedFd>,
+    kept: Option<&'static str>,
 }
 
 /// Never returns to the caller's code.
@@ -79,9 +80,9 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
     match order.kernel {
         Kernel::Host | Kernel::Machine => inside::set_rlimits(&order.plan.rlimits).at(Step::Rlimits)?,
         // It lets nobody change some of them, and has them from the engine.
-        Kernel::Gvisor => {}
+        Kernel::Gvisor => become_job_user(&order.plan)?,
     }
-    let kept = kept(&order)?;
+    let kept = kept(&order);
     // To hand files over it needs what the job needs to make them, and no more.
     let for_itself = if kept.is_some() { seccomp::Profile::Workload } else { seccomp::Profile::Init };
     let filter = seccomp::compile(for_itself);
@@ -98,14 +99,23 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
 }
 
 /// The directory that pond gets at the end: where it cannot see the job's copy itself, and there is one to change.
-fn kept(order: &Order) -> Result<Option<OwnedFd>, Failure> {
+fn kept(order: &Order) -> Option<&'static str> {
     match (order.transfer, &order.plan.checkout) {
-        (Transfer::Stream, CheckoutView::Copy(_) | CheckoutView::Empty) => {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::open(WORKSPACE, flags, Mode::empty()).map(Some).at(Step::MountWorkspace)
-        }
-        (Transfer::Stream, CheckoutView::ReadOnly(_)) | (Transfer::Bind, _) => Ok(None),
+        (Transfer::Stream, CheckoutView::Copy(_) | CheckoutView::Empty) => Some(WORKSPACE),
+        (Transfer::Stream, CheckoutView::ReadOnly(_)) | (Transfer::Bind, _) => None,
     }
+}
+
+/// gVisor lets everybody open the descriptors of everybody, as far as the owner of what they lead to allows. The engine's
+/// streams belong to the user a container starts as; so that is root, with what it takes to become another and no more.
+fn become_job_user(plan: &JailPlan) -> Result<(), Failure> {
+    let Identity::Range { base, .. } = plan.identity else {
+        return Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL });
+    };
+    job::drop_bounding_set().at(Step::DropCapabilities)?;
+    job::become_user(base + JOB_ID).at(Step::DropIdentity)?;
+    job::drop_capabilities().at(Step::DropCapabilities)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::DropIdentity)
 }
 
 /// A file that cannot be read says nothing, which pond takes for an answer too.

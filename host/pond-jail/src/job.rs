@@ -49,10 +49,7 @@ fn confine(
     // 2. Capabilities go before the identity does: emptying the bounding set needs one of them.
     empty_bounding_set().at(Step::DropCapabilities)?;
     if let Identity::Range { .. } = plan.identity {
-        let (uid, gid) = (Uid::from_raw(JOB_ID), Gid::from_raw(JOB_ID));
-        rustix::thread::set_thread_groups(&[]).at(Step::DropIdentity)?;
-        rustix::thread::set_thread_res_gid(gid, gid, gid).at(Step::DropIdentity)?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::DropIdentity)?;
+        become_user(JOB_ID).at(Step::DropIdentity)?;
     }
     drop_capabilities().at(Step::DropCapabilities)?;
     // 3. Nothing this process executes can regain anything.
@@ -96,7 +93,19 @@ pub(crate) fn take_streams(pipes: Option<&[OwnedFd; 3]>, terminal: Option<&Owned
     rustix::stdio::dup2_stderr(stderr).at(Step::DropIdentity)
 }
 
+/// No capability can be had by executing, and that stays so.
 fn empty_bounding_set() -> Result<(), Errno> {
+    drop_bounding_set()?;
+    rustix::thread::clear_ambient_capability_set()?;
+    let locked = CapabilitiesSecureBits::NO_ROOT
+        | CapabilitiesSecureBits::NO_ROOT_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    rustix::thread::set_capabilities_secure_bits(locked)
+}
+
+pub(crate) fn drop_bounding_set() -> Result<(), Errno> {
     for bit in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
@@ -105,13 +114,14 @@ fn empty_bounding_set() -> Result<(), Errno> {
             other => other?,
         }
     }
-    rustix::thread::clear_ambient_capability_set()?;
-    let locked = CapabilitiesSecureBits::NO_ROOT
-        | CapabilitiesSecureBits::NO_ROOT_LOCKED
-        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    rustix::thread::set_capabilities_secure_bits(locked)
+    Ok(())
+}
+
+pub(crate) fn become_user(id: u32) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
 /// Empties every capability set of this process.

@@ -5,6 +5,7 @@
 //! `reap` (idempotent, from the on-disk record alone).
 #![forbid(unsafe_code)]
 
+pub mod capability;
 pub mod checkout;
 pub mod container;
 pub mod native;

@@ -5,7 +5,7 @@ use std::path::Path;
 use pond_policy::backend::Backend;
 use pond_policy::sandbox::SandboxPolicy;
 
-use crate::container::{Container, ContainerFault, EngineSettings};
+use crate::container::{Contained, Container, ContainerFault, EngineSettings};
 use crate::native::cgroup::{Around, Mode};
 use crate::native::{Begun, Job, LaunchFault, Native, NativeFault, Running};
 use crate::record::{JobName, Live, RecordFault};
@@ -61,6 +61,14 @@ impl Provider {
         match self {
             Self::Native(native) => Some(native.groups()),
             Self::Container(_) => None,
+        }
+    }
+
+    /// The container that runs a job of this name now, whoever launched it; a native job has none.
+    pub fn contained(&self, job: &JobName) -> Result<Option<Contained>, ProviderFault> {
+        match self {
+            Self::Native(_) => Ok(None),
+            Self::Container(container) => Ok(container.find(job)?),
         }
     }
 

@@ -1,16 +1,19 @@
 //! One attack from beginning to end: the stage, the controls, the sandboxes, the canaries, the judgement.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use pond_policy::backend::Backend;
 use pond_policy::profile::{Network, Profile};
 use pond_policy::settings::Settings;
-use pond_sandbox::native::{Ending, Native, remedy, sweep};
+use pond_sandbox::native::{Ending, Native, remedy};
+use pond_sandbox::provider::{Provider, ProviderFault};
 use pond_sandbox::state::StateDir;
 
 use super::canary::Canaries;
 use super::case::{Case, Control, Probe, Room, Stage};
+use super::differences::listed;
 use super::probe::{Line, Outcome, selector};
 use super::props::Props;
 use super::sandbox::{Range, Seen, unconfined};
@@ -36,14 +39,33 @@ type Found<T> = BTreeMap<String, T>;
 
 struct Campaign<'a> {
     args: &'a AttackArgs,
+    profile: Profile,
     picks: Vec<Pick>,
     props: Props,
     executable: PathBuf,
+    canaries: Canaries,
+    settings: Settings,
 }
 
-pub(super) fn run(args: &AttackArgs) -> anyhow::Result<Report> {
-    let profile =
-        Profile::parse(&args.profile).with_context(|| format!("no profile is called {:?}", args.profile))?;
+const PROOF: Stage = Stage { command: &["/bin/true"], ..Stage::PLAIN };
+
+/// What became of an attack on one backend.
+#[derive(Debug)]
+pub(super) enum Fate {
+    Attacked(Report),
+    /// The backend is not there, and why.
+    Absent(String),
+}
+
+/// Attacks each of these backends, with one control for all.
+pub(super) fn run(
+    args: &AttackArgs,
+    profile: Profile,
+    backends: &[Backend],
+) -> anyhow::Result<Vec<(Backend, Fate)>> {
+    if profile.is_confined() && profile.posture().network == Network::Internet {
+        bail!("this command starts no gateway, and without one {} has no network to attack", profile.name());
+    }
     let mut picks = pick(&args.cases)?;
     if !profile.is_confined() {
         picks.retain(Pick::has_control);
@@ -51,19 +73,23 @@ pub(super) fn run(args: &AttackArgs) -> anyhow::Result<Report> {
     let executable = std::env::current_exe().context("finding pond's own executable")?;
     let canaries = Canaries::take(&executable).context("looking at the host before the attack")?;
     let props = Props::set(&executable).context("setting the stage")?;
-    let campaign = Campaign { args, picks, props, executable };
+    let settings = Settings::default();
+    let campaign = Campaign { args, profile, picks, props, executable, canaries, settings };
     let control = campaign.unconfined()?;
-    let (met, mut residue) = if profile.is_confined() {
-        campaign.confined(profile)?
-    } else {
-        campaign.say("the same again in place of a sandbox: every attempt that works is a breach");
-        (only_outcomes(campaign.unconfined()?), Vec::new())
-    };
-    residue.extend(campaign.props.is_tripped().then(|| "the host ran what a job left".to_owned()));
-    residue.extend(canaries.changed().context("looking at the host after the attack")?);
-    let probes = campaign.judge(&met, &control)?;
-    let count = Count::of(&probes, &residue);
-    Ok(Report { profile: profile.name(), count, canaries: residue, probes })
+    backends.iter().map(|backend| Ok((*backend, campaign.attack(*backend, &control)?))).collect()
+}
+
+/// A backend of this host, or why it is none.
+fn provider(backend: Backend, executable: &Path) -> anyhow::Result<Result<Provider, ProviderFault>> {
+    let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
+    let state = StateDir::open(&directory)?;
+    crate::runs::clean_up(&state)?;
+    Ok(match backend {
+        Backend::Native => Native::open(state, executable).map(Provider::Native).map_err(ProviderFault::from),
+        Backend::Docker | Backend::Gvisor | Backend::Firecracker => {
+            Provider::container(backend, state, executable, &settings::engine())
+        }
+    })
 }
 
 fn pick(cases: &[String]) -> anyhow::Result<Vec<Pick>> {
@@ -92,38 +118,57 @@ impl Campaign<'_> {
         Ok(outcomes(&unconfined(&self.executable, &self.props, &keys)?))
     }
 
-    fn confined(&self, profile: Profile) -> anyhow::Result<(Found<Met>, Vec<String>)> {
-        if profile.posture().network == Network::Internet {
-            bail!(
-                "this command starts no gateway, and without one {} has no network to attack",
-                profile.name()
-            );
-        }
-        let directory =
-            settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
-        let native = Native::open(StateDir::open(&directory)?, &self.executable)?;
-        sweep(native.state()).context("cleaning up after runs that were killed")?;
-        let range = Range {
-            native: &native,
+    fn attack(&self, backend: Backend, control: &Found<Outcome>) -> anyhow::Result<Fate> {
+        let (met, mut residue) = if self.profile.is_confined() {
+            match provider(backend, &self.executable)? {
+                Ok(provider) => {
+                    let range = self.range(backend, &provider);
+                    // Its name proves nothing: it is there if it runs a job.
+                    if let Err(fault) = range.confined(&PROOF, &[]).and_then(|seen| launched(&seen)) {
+                        return Ok(Fate::Absent(format!("{fault:#}")));
+                    }
+                    self.confined(&range).with_context(|| format!("attacking {backend}"))?
+                }
+                Err(fault) => return Ok(Fate::Absent(format!("{:#}", anyhow::Error::from(fault)))),
+            }
+        } else {
+            self.say("the same again in place of a sandbox: every attempt that works is a breach");
+            (only_outcomes(self.unconfined()?), Vec::new())
+        };
+        residue.extend(self.props.is_tripped().then(|| "the host ran what a job left".to_owned()));
+        residue.extend(self.canaries.changed().context("looking at the host after the attack")?);
+        let probes = self.judge(backend, &met, control)?;
+        let count = Count::of(&probes, &residue);
+        let (profile, backend) = (self.profile.name(), backend.name());
+        Ok(Fate::Attacked(Report { profile, backend, count, canaries: residue, probes }))
+    }
+
+    fn range<'b>(&'b self, backend: Backend, provider: &'b Provider) -> Range<'b> {
+        Range {
+            backend,
+            provider,
             props: &self.props,
             executable: &self.executable,
-            profile: profile.name(),
-            settings: &Settings::default(),
-        };
-        let (mut met, mut residue) = self.together(&range)?;
+            profile: self.profile.name(),
+            settings: &self.settings,
+        }
+    }
+
+    fn confined(&self, range: &Range<'_>) -> anyhow::Result<(Found<Met>, Vec<String>)> {
+        let (mut met, mut residue) = self.together(range)?;
         for pick in &self.picks {
             let alone = match pick.probe.room {
                 Room::Shared => continue,
                 Room::Own(stage) => {
-                    self.say(&format!("{}, in a sandbox of its own", pick.key));
+                    self.say(&format!("{}, in a sandbox of its own on {}", pick.key, range.backend));
                     let seen = range.confined(&stage, std::slice::from_ref(&pick.key))?;
                     let evidence = score::evidence(&stage, &seen);
                     residue.extend(seen.residue);
                     Met { outcome: outcomes(&seen.lines).remove(&pick.key), evidence }
                 }
                 Room::Host(act) => {
-                    self.say(&format!("{}, done by the host", pick.key));
-                    let evidence = act(&range)?;
+                    self.say(&format!("{}, done by the host to {}", pick.key, range.backend));
+                    let evidence = act(range)?;
                     Met { outcome: evidence.is_none().then_some(Outcome::Succeeded), evidence }
                 }
             };
@@ -139,13 +184,18 @@ impl Campaign<'_> {
         if keys.is_empty() {
             return Ok((Found::new(), Vec::new()));
         }
-        self.say(&format!("{} probes inside one sandbox", keys.len()));
+        self.say(&format!("{} probes inside one sandbox of {}", keys.len(), range.backend));
         let seen = range.confined(&Stage::PLAIN, &keys)?;
         launched(&seen)?;
         Ok((only_outcomes(outcomes(&seen.lines)), seen.residue))
     }
 
-    fn judge(&self, met: &Found<Met>, control: &Found<Outcome>) -> anyhow::Result<Vec<Row>> {
+    fn judge(
+        &self,
+        backend: Backend,
+        met: &Found<Met>,
+        control: &Found<Outcome>,
+    ) -> anyhow::Result<Vec<Row>> {
         let caller = Caller {
             is_root: rustix::process::geteuid().is_root(),
             capabilities: rustix::thread::capabilities(None)?.effective,
@@ -154,6 +204,8 @@ impl Campaign<'_> {
         let row = |pick: &Pick| {
             let met = met.get(&pick.key).unwrap_or(&nothing);
             let control = control.get(&pick.key).copied();
+            let verdict = score::judge(pick.probe, met, control, caller);
+            let known = listed(backend, pick.case.id, pick.probe.name).filter(|_| self.profile.is_confined());
             Row {
                 case: pick.case.id,
                 what: pick.case.what,
@@ -161,7 +213,7 @@ impl Campaign<'_> {
                 expect: pick.probe.expect.name(),
                 inside: met.evidence.clone().unwrap_or_else(|| score::words(met.outcome)),
                 control: score::control_words(pick.probe, control),
-                verdict: score::judge(pick.probe, met, control, caller),
+                verdict: known.map_or(verdict.clone(), |known| known.explains(verdict)),
             }
         };
         Ok(self.picks.iter().map(row).collect())

@@ -50,7 +50,7 @@ const DENIED: [Errno; 7] = [
     Errno::PROTONOSUPPORT,
     Errno::XDEV,
 ];
-const ABSENT: [Errno; 10] = [
+const ABSENT: [Errno; 13] = [
     Errno::NOENT,
     Errno::NXIO,
     Errno::SRCH,
@@ -58,7 +58,10 @@ const ABSENT: [Errno; 10] = [
     Errno::NODATA,
     Errno::CONNREFUSED,
     Errno::NETUNREACH,
+    Errno::ADDRNOTAVAIL,
     Errno::NOTTY,
+    Errno::NOSYS,
+    Errno::ROFS,
     Errno::ACCESS,
     Errno::PERM,
 ];

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use pond_wire::contained::{Kind, frame};
 use pond_wire::jail::{Report, Usage};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -47,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
         id: "N02",
         what: "configuring or making an interface",
         probes: &[
-            denied("configure", |_| {
+            absent("configure", |_| {
                 let any = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
                 pond_sys::net::loopback_up(&any)
             })
@@ -88,14 +89,19 @@ fn connect(kind: SocketType, address: SocketAddr) -> io::Result<()> {
     Ok(rustix::net::connect(&socket, &address)?)
 }
 
-/// Writes a report of its own ending to every descriptor there could be, and to init's.
+/// Writes a report of its own ending to every descriptor it could have, and to init's, as pid 1 of a container spells it.
 fn forge(scene: &Scene) -> io::Result<()> {
     let lie = Report::Exited { code: 42, usage: Usage::default() }.encode();
-    let numbered = (0..1024)
-        .flat_map(|number| [format!("/proc/self/fd/{number}"), scene.of_init(&format!("fd/{number}"))]);
-    for path in numbered {
-        if let Ok(mut file) = std::fs::File::options().write(true).open(path) {
-            io::Write::write_all(&mut file, &lie)?;
+    let framed = frame(Kind::Report, &lie).ok_or(Errno::MSGSIZE)?;
+    for number in 0..1024 {
+        let places = [
+            (format!("/proc/self/fd/{number}"), lie.as_slice()),
+            (scene.of_init(&format!("fd/{number}")), framed.as_slice()),
+        ];
+        for (path, lie) in places {
+            if let Ok(mut file) = std::fs::File::options().write(true).open(path) {
+                io::Write::write_all(&mut file, lie)?;
+            }
         }
     }
     Ok(())

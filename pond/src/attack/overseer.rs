@@ -8,6 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use pond_sandbox::container::Contained;
+use pond_sandbox::record::JobName;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, test_kill_process};
 
 use super::canary;
@@ -15,7 +18,7 @@ use super::case::{Case, Probe, Room, Stage, capped};
 use super::sandbox::Range;
 use super::scene::{Scene, found};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LAUNCHES: usize = 30;
 const BOMB_BYTES: usize = 64 << 20;
 const TOGETHER: usize = 8;
@@ -105,31 +108,53 @@ fn kept_descriptor() -> io::Result<()> {
 
 fn kill_pond(range: &Range<'_>) -> anyhow::Result<Option<String>> {
     let mut pond = Pond::start(range)?;
-    let job = pond.wait_for_job()?;
+    let job = pond.wait_for_job(range)?;
     pond.child.kill()?;
     pond.child.wait()?;
-    let is_dead = wait_until(|| members(&job).is_empty());
+    let is_dead = wait_until(|| members(&job.group).is_empty());
     // The next start sweeps what only a living process could have removed.
     let swept = pond.command(range, &["/bin/true"]).status()?;
-    let is_gone =
-        is_dead && swept.success() && canary::residue(&job, None).is_empty() && pond.live().is_empty();
+    let is_gone = is_dead && swept.success() && job.is_gone(range)? && pond.live().is_empty();
     Ok(is_gone.then(|| "the job went with it, the next start swept".to_owned()))
 }
 
 fn kill_init(range: &Range<'_>) -> anyhow::Result<Option<String>> {
     let mut pond = Pond::start(range)?;
-    let job = pond.wait_for_job()?;
-    let init = members(&job).into_iter().find(|pid| is_first(*pid)).context("the job has no init")?;
+    let job = pond.wait_for_job(range)?;
     // By descriptor, and looked at again, so that a number that was given away meanwhile is not taken for it.
-    let init_by_descriptor = pidfd_open(init, PidfdFlags::empty())?;
-    if !members(&job).contains(&init) {
+    let init_by_descriptor = pidfd_open(job.init, PidfdFlags::empty())?;
+    if !members(&job.group).contains(&job.init) {
         bail!("init ended by itself");
     }
     pidfd_send_signal(init_by_descriptor, Signal::KILL)?;
     let ended = wait_until(|| pond.child.try_wait().is_ok_and(|status| status.is_some()));
     let code = if ended { pond.child.wait()?.code() } else { None };
-    let is_gone = code == Some(KILLED) && canary::residue(&job, None).is_empty() && pond.live().is_empty();
+    let is_gone = code == Some(KILLED) && job.is_gone(range)? && pond.live().is_empty();
     Ok(is_gone.then(|| "the job went with it, and pond said so".to_owned()))
+}
+
+/// A job of another pond, as the host sees it.
+struct Sighted {
+    name: JobName,
+    /// What its control groups have in their names.
+    group: String,
+    /// Pid 1, or the process that stands for it.
+    init: Pid,
+}
+
+impl Sighted {
+    fn find(range: &Range<'_>, name: JobName) -> anyhow::Result<Self> {
+        if let Some(Contained { id, first }) = range.provider.contained(&name)? {
+            return Ok(Self { name, group: id, init: first });
+        }
+        let group = name.as_str().to_owned();
+        let init = members(&group).into_iter().find(|pid| is_first(*pid)).context("the job has no init")?;
+        Ok(Self { name, group, init })
+    }
+
+    fn is_gone(&self, range: &Range<'_>) -> anyhow::Result<bool> {
+        Ok(canary::residue(&self.group, None).is_empty() && range.provider.contained(&self.name)?.is_none())
+    }
 }
 
 /// A pond with a job that waits. Both are gone when the value is.
@@ -141,8 +166,8 @@ struct Pond {
 impl Pond {
     fn start(range: &Range<'_>) -> anyhow::Result<Self> {
         let state = range.props.result(&format!("state-{}", super::props::random_word()?))?;
-        let child =
-            command(range, &state, &[], &["/bin/sleep", "600"]).spawn().context("starting another pond")?;
+        let mut command = command(range, &state, &[], &["/bin/sh", "-c", "echo ready; exec sleep 600"]);
+        let child = command.stdout(Stdio::piped()).spawn().context("starting another pond")?;
         Ok(Self { child, state })
     }
 
@@ -156,16 +181,19 @@ impl Pond {
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
     }
 
-    /// The job's name, once its command runs.
-    fn wait_for_job(&self) -> anyhow::Result<String> {
-        let comm = |pid: &Pid| {
-            std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap_or_default()
-        };
-        let runs = |job: &String| members(job).iter().any(|pid| comm(pid) == "sleep\n");
-        if !wait_until(|| self.live().first().is_some_and(runs)) {
+    /// The job, once its command runs.
+    fn wait_for_job(&mut self, range: &Range<'_>) -> anyhow::Result<Sighted> {
+        let mut line = String::new();
+        let stdout = self.child.stdout.take().context("another pond has no output")?;
+        let limit = Timespec { tv_sec: PATIENCE.as_secs().try_into()?, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&limit))? > 0 {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        if line != "ready\n" {
             bail!("another pond did not start its job");
         }
-        self.live().into_iter().next().context("the job ended by itself")
+        let name = self.live().into_iter().next().context("the job ended by itself")?;
+        Sighted::find(range, JobName::try_from(name).map_err(anyhow::Error::msg)?)
     }
 }
 
@@ -179,7 +207,8 @@ impl Drop for Pond {
 #[expect(clippy::disallowed_methods, reason = "what is killed here must not be the pond that attacks")]
 fn command(range: &Range<'_>, state: &std::path::Path, flags: &[&str], argv: &[&str]) -> Command {
     let mut command = Command::new(range.executable);
-    command.args(["run", "--checkout"]).arg(range.props.checkout()).args(flags).arg("--").args(argv);
+    command.args(["run", "--backend", range.backend.name(), "--checkout"]).arg(range.props.checkout());
+    command.args(flags).arg("--").args(argv);
     command.env("POND_STATE_DIR", state).env_remove("POND_MIN_BACKEND");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command

@@ -185,7 +185,7 @@ fn sweep() -> io::Result<()> {
 impl Drop for Directory {
     fn drop(&mut self) {
         if let Err(fault) = std::fs::remove_dir_all(&self.path) {
-            eprintln!("pond: {} is left behind: {fault}", self.path.display());
+            crate::output::say(&format!("pond: {} is left behind: {fault}", self.path.display()));
         }
     }
 }

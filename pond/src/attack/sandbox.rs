@@ -10,11 +10,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use pond_policy::backend::Backend;
 use pond_policy::node::Node;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_policy::settings::Settings;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Exhibit, Job, Native, Upper, abandon};
+use pond_sandbox::native::{Exhibit, Job, Upper, abandon};
+use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
 use pond_wire::jail::Console;
 use pond_worker::collect::{Caps, Collected, Ignored, OverlayXattrs, Sources, Wanted, collect};
@@ -27,9 +29,10 @@ use super::case::{Evidence, Stage};
 use super::probe::{Line, NAME};
 use super::props::{PROBE, Props, random_word};
 
-/// The native backend, set up to attack itself.
+/// A backend, set up to be attacked from inside.
 pub(crate) struct Range<'a> {
-    pub(crate) native: &'a Native,
+    pub(crate) backend: Backend,
+    pub(crate) provider: &'a Provider,
     pub(crate) props: &'a Props,
     pub(crate) executable: &'a Path,
     pub(crate) profile: &'a str,
@@ -56,7 +59,7 @@ impl Range<'_> {
         let argv = self.argv(stage, selectors)?;
         let source = self.executable.to_str().context("pond's own path is not UTF-8")?.to_owned();
         let exhibits = [Exhibit { source, path: PROBE.to_owned() }];
-        let record = self.native.reserve(name.clone())?;
+        let record = self.provider.reserve(name.clone())?;
         let job = Job {
             record: &record,
             policy: &policy,
@@ -69,10 +72,10 @@ impl Range<'_> {
             doors: &[],
             home: &[],
         };
-        let running = match self.native.launch(&job) {
+        let running = match self.provider.launch(None, &job) {
             Ok(running) => running,
             Err(fault) => {
-                abandon(self.native.state(), record)?;
+                abandon(self.provider.state(), record)?;
                 return Err(fault.into());
             }
         };
@@ -100,9 +103,17 @@ impl Range<'_> {
             output,
             collected,
             memory_limit: policy.limits().map_or(u64::MAX, |limits| limits.memory.bytes()),
-            residue: canary::residue(name.as_str(), disk.as_ref()),
+            residue: self.residue(&name, &ended, disk.as_ref())?,
             ended,
         })
+    }
+
+    /// What is left of a job that is over, by whatever name its control groups had.
+    fn residue(&self, job: &JobName, ended: &Ended, disk: Option<&Disk>) -> anyhow::Result<Vec<String>> {
+        let container = ended.over.isolation.as_ref().map(|isolation| isolation.container.as_str());
+        let mut left = canary::residue(container.unwrap_or(job.as_str()), disk);
+        left.extend(self.provider.contained(job)?.map(|left| format!("container {} is left", left.id)));
+        Ok(left)
     }
 
     fn argv(&self, stage: &Stage, selectors: &[String]) -> anyhow::Result<Vec<String>> {

@@ -20,6 +20,20 @@ pub(crate) enum Verdict {
     Breached(String),
     Broken(String),
     NoControl(String),
+    /// Otherwise than native, as listed with a reason.
+    Differs(&'static str),
+}
+
+impl Verdict {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Breached(_) => "BREACHED",
+            Self::Broken(_) => "BROKEN PROBE",
+            Self::NoControl(_) => "no control",
+            Self::Differs(_) => "differs",
+        }
+    }
 }
 
 /// What a probe met inside.
@@ -103,6 +117,9 @@ fn compare(probe: &Probe, control: Option<Outcome>, caller: Caller) -> Verdict {
     Verdict::Broken(format!("unconfined it failed too: {}", words(control)))
 }
 
+/// What a kernel cannot refuse it counts on top of a limit: a few pages.
+const FORCED_BYTES: u64 = 1 << 20;
+
 /// What the backend's own reports and counters show, where a probe's word is not enough.
 pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
     let usage = &seen.ended.over.usage;
@@ -115,8 +132,9 @@ pub(crate) fn evidence(stage: &Stage, seen: &Seen) -> Option<String> {
             (positive(usage.cpu_throttled_periods), "held back at the processor limit".to_owned())
         }
         Evidence::MemoryWithinLimit => {
-            let within = usage.memory_peak_bytes.is_some_and(|peak| peak <= seen.memory_limit);
-            (within, "stayed within the memory limit".to_owned())
+            let most = seen.memory_limit.saturating_add(FORCED_BYTES);
+            let within = usage.memory_peak_bytes.is_some_and(|peak| peak <= most);
+            (within || positive(usage.oom_kills), "stayed within the memory limit".to_owned())
         }
         Evidence::TimedOut => {
             (seen.ended.stop == Some(Stop::TimedOut), "killed at the time limit".to_owned())
@@ -174,6 +192,7 @@ pub(crate) struct Count {
     pub(crate) breached: usize,
     pub(crate) broken: usize,
     pub(crate) without_control: usize,
+    pub(crate) differing: usize,
 }
 
 impl Count {
@@ -185,6 +204,7 @@ impl Count {
                 Verdict::Breached(_) => count.breached += 1,
                 Verdict::Broken(_) => count.broken += 1,
                 Verdict::NoControl(_) => count.without_control += 1,
+                Verdict::Differs(_) => count.differing += 1,
             }
         }
         count
@@ -194,9 +214,19 @@ impl Count {
         self.breached == 0 && self.broken == 0
     }
 
+    /// Each number with its name.
+    pub(crate) fn parts(self) -> [(&'static str, usize); 5] {
+        [
+            ("held", self.held),
+            ("breached", self.breached),
+            ("broken probes", self.broken),
+            ("without control", self.without_control),
+            ("differing", self.differing),
+        ]
+    }
+
     pub(crate) fn line(self) -> String {
-        let Self { held, breached, broken, without_control } = self;
-        format!("{held} held, {breached} breached, {broken} broken probes, {without_control} without control")
+        self.parts().map(|(name, number)| format!("{number} {name}")).join(", ")
     }
 }
 
@@ -214,6 +244,7 @@ pub(crate) fn card(rows: &[Row], residue: &[String]) -> String {
             Verdict::Breached(why) => format!("BREACHED: {why}"),
             Verdict::Broken(why) => format!("BROKEN PROBE: {why}"),
             Verdict::NoControl(why) => format!("no control here: {why}"),
+            Verdict::Differs(why) => format!("differs: {why}"),
         };
         line(
             &mut text,
@@ -230,7 +261,7 @@ pub(crate) fn card(rows: &[Row], residue: &[String]) -> String {
     text
 }
 
-fn line(text: &mut String, what: &str) {
+pub(super) fn line(text: &mut String, what: &str) {
     // Writing to a String cannot fail.
     if writeln!(text, "{}", what.trim_end()).is_err() {}
 }

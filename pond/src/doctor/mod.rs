@@ -1,11 +1,11 @@
 //! `pond doctor`: what this host can enforce, layer by layer, found out by doing it.
 //!
-//! Each layer is tried in a process that is thrown away, on files made for the purpose. The last row is a whole job through the real
-//! backend: if that runs, the native backend runs here, whatever the rows above say.
+//! Each layer is tried in a process that is thrown away, on files made for the purpose. Then a whole job runs through every backend:
+//! if it runs and is where it should be, that backend is here, whatever the rows above say.
 
+mod backends;
 mod layers;
 mod weak;
-mod whole;
 
 use std::process::ExitCode;
 
@@ -13,6 +13,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::output;
+
+use backends::Backends;
 
 /// Say what this host can enforce, and how to get what it cannot.
 #[derive(Debug, Args)]
@@ -31,7 +33,7 @@ struct Row {
     state: State,
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 enum State {
     Ok {
@@ -56,15 +58,22 @@ enum State {
 struct Report {
     native: bool,
     layers: Vec<Row>,
+    #[serde(flatten)]
+    backends: Backends,
 }
 
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
+    let backends = match backends::look() {
+        Ok(backends) => backends,
+        Err(fault) => return output::failed(&fault, args.json),
+    };
+    let [job, internet] = backends.native();
+    let native = matches!(job, State::Ok { .. });
     let mut layers = layers::examine();
     layers.extend(weak::examine());
-    let job = whole::job();
-    let native = matches!(job, State::Ok { .. });
+    layers.push(Row { layer: "internet posture", state: internet });
     layers.push(Row { layer: "a whole job", state: job });
-    let report = Report { native, layers };
+    let report = Report { native, layers, backends };
     let printed = if args.json { output::json(&report) } else { output::lines(&text(&report)) };
     match printed {
         ExitCode::SUCCESS if !native => ExitCode::FAILURE,
@@ -74,6 +83,9 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
 
 fn text(report: &Report) -> String {
     let mut lines: Vec<String> = report.layers.iter().map(line).collect();
+    let backends = report.backends.lines();
+    lines.extend(backends.iter().map(|line| spelled(&line.name, line.state, &line.detail, &line.remedy)));
+    lines.push(format!("this host offers {}", report.backends.offered()));
     lines.push(if report.native {
         "the native backend can run jobs here".to_owned()
     } else {
@@ -84,12 +96,17 @@ fn text(report: &Report) -> String {
 
 fn line(row: &Row) -> String {
     let (state, detail, remedy) = match &row.state {
-        State::Ok { detail } => ("ok", detail, None),
-        State::NotNeeded { detail } => ("-", detail, None),
-        State::Weak { detail, remedy } => ("weak", detail, Some(remedy)),
-        State::Missing { detail, remedy } => ("MISSING", detail, Some(remedy)),
+        State::Ok { detail } => ("ok", detail, ""),
+        State::NotNeeded { detail } => ("-", detail, ""),
+        State::Weak { detail, remedy } => ("weak", detail, remedy.as_str()),
+        State::Missing { detail, remedy } => ("MISSING", detail, remedy.as_str()),
     };
-    let first = format!("{:<22} {state:<8} {detail}", row.layer);
-    let remedy = remedy.filter(|text| !text.is_empty()).map(|text| format!("\n{:<31} to get it: {text}", ""));
-    first.trim_end().to_owned() + &remedy.unwrap_or_default()
+    spelled(row.layer, state, detail, remedy)
+}
+
+fn spelled(name: &str, state: &str, detail: &str, remedy: &str) -> String {
+    let first = format!("{name:<22} {state:<8} {detail}");
+    let indent = format!("\n{:<31} to get it: ", "");
+    let remedy = if remedy.is_empty() { String::new() } else { indent + remedy };
+    first.trim_end().to_owned() + &remedy
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::cgroup::Around;
-use pond_sandbox::native::{Begun, Job, abandon, sweep};
+use pond_sandbox::native::{Begun, Job, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::{Console, HomeFile};
@@ -92,7 +92,7 @@ impl Attempt<'_> {
     fn carry_out(&self, provider: &mut Provider) -> anyhow::Result<Summary> {
         let begun = provider.begin(self.record, self.request.policy)?;
         // Everything up to the launch happens while a native launcher makes namespaces and a disk.
-        sweep(provider.state()).context("cleaning up after runs that were killed")?;
+        crate::runs::clean_up(provider.state())?;
         let directory = provider.state().runs().join(self.record.job().as_str());
         std::fs::DirBuilder::new()
             .mode(0o700)

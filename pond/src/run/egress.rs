@@ -207,6 +207,10 @@ impl WayOut {
                 // It ended before it had a door; its own report says why, and whoever supervises it reads that.
                 return Ok(());
             }
+            if running.has_failed() {
+                // Pid 1 of a container would wait for a go that cannot come.
+                return Ok(running.kill()?);
+            }
         };
         self.gateway.serve(&self.doors, listeners)?;
         Ok(running.go()?)

@@ -17,6 +17,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::gather::ArtifactSummary;
 use super::summary::Summary;
+use crate::output;
 use crate::proof::{CHANGES, EGRESS, MANIFEST, PATCH, POLICY, STATEMENT};
 
 const ARTIFACTS: &str = "artifacts";
@@ -101,7 +102,10 @@ impl Drop for Out {
         if !self.is_complete
             && let Err(fault) = std::fs::remove_dir_all(&self.building)
         {
-            eprintln!("pond: warning: removing the unfinished {}: {fault}", self.building.display());
+            output::say(&format!(
+                "pond: warning: removing the unfinished {}: {fault}",
+                self.building.display()
+            ));
         }
     }
 }

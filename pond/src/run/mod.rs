@@ -105,6 +105,9 @@ struct Resolved {
 fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u8> {
     let Resolved { policy, operator, .. } = resolved;
     enough_descriptors()?;
+    if let Some(flag) = args.argv.first().filter(|word| word.starts_with('-')) {
+        bail!("{flag} is no flag of `pond run`, see `pond run --help`; a program of that name is ./{flag}");
+    }
     let console = terminal::console(args.terminal())?;
     let program = args.argv.first().map_or("", String::as_str);
     let choose = |wish: &String| model::choose(operator, wish, args.max_cost_cents, program);
@@ -227,7 +230,7 @@ fn backend(policy: &SandboxPolicy) -> Backend {
     }
 }
 
-/// Refuses what the backend cannot do yet, rather than do less than was asked.
+/// Refuses what no backend can do yet, rather than do less than was asked.
 fn enforceable(policy: &SandboxPolicy, backend: Backend) -> anyhow::Result<()> {
     if policy.requirement().is_none() {
         bail!("the policy asks for no sandbox");
@@ -240,12 +243,6 @@ fn enforceable(policy: &SandboxPolicy, backend: Backend) -> anyhow::Result<()> {
     }
     match policy.posture().network {
         Network::Open => bail!("an open network is not a sandbox"),
-        Network::Internet if backend != Backend::Native => {
-            bail!(
-                "only the native backend leads to the whole internet; leave out --backend {}",
-                backend.name()
-            )
-        }
         Network::BrokerOnly | Network::Allowlist | Network::Sealed | Network::Internet => Ok(()),
     }
 }

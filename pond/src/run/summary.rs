@@ -155,7 +155,13 @@ impl Summary {
             line(text, &format!("the job made no artifact {missing}"));
         }
         if result.rejected > 0 {
-            line(text, &format!("{} entries left out (devices, sockets, unreadable)", result.rejected));
+            line(
+                text,
+                &format!(
+                    "{} entries left out (devices, sockets, mounts, unreadable, too deep or too large)",
+                    result.rejected
+                ),
+            );
         }
     }
 }

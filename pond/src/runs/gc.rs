@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pond_sandbox::native::sweep;
 use pond_sandbox::record;
 use pond_sandbox::state::StateDir;
 use serde::Serialize;
 
-use super::{RunInfo, names, now, state};
+use super::{RunInfo, clean_up, names, now, state};
 use crate::output;
 
 const KEPT: usize = 50;
@@ -58,13 +57,22 @@ fn collect(args: &GcArgs) -> anyhow::Result<Collected> {
     // With an age alone, the age decides.
     let keep = args.keep.unwrap_or(if least.is_some() { 0 } else { KEPT });
     let state = state()?;
-    let mut done = Collected { swept: sweep(&state)?.jobs, ..Collected::default() };
+    let mut done = Collected { swept: clean_up(&state)?, ..Collected::default() };
     for name in candidates(&state)? {
         let directory = state.runs().join(&name);
-        let goes = match RunInfo::load(&directory)? {
-            None => true,
-            Some(_) if done.kept < keep || directory.join(UNFINISHED_APPLY).exists() => false,
-            Some(info) => least.is_none_or(|least| info.age(now()).is_some_and(|age| age > least)),
+        let goes = match RunInfo::load(&directory) {
+            // Whatever it holds may be somebody's only copy.
+            Err(fault) => {
+                output::say(&format!(
+                    "pond: warning: {} is kept: {}",
+                    name,
+                    output::plain(&format!("{fault:#}"))
+                ));
+                false
+            }
+            Ok(None) => true,
+            Ok(Some(_)) if done.kept < keep || directory.join(UNFINISHED_APPLY).exists() => false,
+            Ok(Some(info)) => least.is_none_or(|least| info.age(now()).is_some_and(|age| age > least)),
         };
         if goes {
             std::fs::remove_dir_all(&directory)

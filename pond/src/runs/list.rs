@@ -44,7 +44,14 @@ fn rows() -> anyhow::Result<Vec<Row>> {
     let (state, now) = (state()?, now());
     let mut rows = Vec::new();
     for name in names(&state)? {
-        let Some(info) = RunInfo::load(&state.runs().join(name.as_str()))? else { continue };
+        let info = match RunInfo::load(&state.runs().join(name.as_str())) {
+            Ok(Some(info)) => info,
+            Ok(None) => continue,
+            Err(fault) => {
+                output::say(&format!("pond: warning: {}", output::plain(&format!("{fault:#}"))));
+                continue;
+            }
+        };
         let age_seconds = info.age(now).map(|age| age.as_secs());
         let command = audit_form(&info.command);
         let RunInfo { verdict, checkout, started, changed, .. } = info;

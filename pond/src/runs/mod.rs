@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
+use pond_sandbox::native::sweep;
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Finding, Verdict};
-use crate::settings;
+use crate::{output, settings};
 
 const FILE: &str = "run.json";
 const PART: &str = "run.json.part";
@@ -42,6 +43,16 @@ pub(crate) struct RunInfo {
     /// What the job wanted and did not get.
     #[serde(default)]
     pub(crate) findings: Vec<Finding>,
+}
+
+/// Removes what killed runs left, and names them. What cannot be removed now is told and keeps nothing else from going on.
+pub(crate) fn clean_up(state: &StateDir) -> anyhow::Result<Vec<String>> {
+    let swept = sweep(state).context("cleaning up after runs that were killed")?;
+    for fault in swept.stuck {
+        let fault = anyhow::Error::from(fault);
+        output::say(&format!("pond: warning: {}", output::plain(&format!("{fault:#}"))));
+    }
+    Ok(swept.jobs)
 }
 
 impl RunInfo {
@@ -89,8 +100,11 @@ pub(crate) fn names(state: &StateDir) -> anyhow::Result<Vec<JobName>> {
     let runs = state.runs();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(&runs).with_context(|| format!("listing {}", runs.display()))? {
-        let name = entry?.file_name().into_string().ok().and_then(|name| JobName::try_from(name).ok());
-        names.extend(name);
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            let name = entry.file_name().into_string().ok();
+            names.extend(name.and_then(|name| JobName::try_from(name).ok()));
+        }
     }
     names.sort_by(|one, other| other.as_str().cmp(one.as_str()));
     Ok(names)

@@ -37,6 +37,7 @@ impl Beside<'_> {
             checks.step("changes.json", self.same(CHANGES, *changes, "changes_mismatch"));
             checks.step("changes.json agrees with the statement", self.changes().map(drop));
             checks.step("changes.patch", self.same(PATCH, *patch, "patch_mismatch"));
+            checks.step("artifacts and edit_result.json", super::copies::check(self));
             // Only a run's own directory keeps the new contents by themselves.
             if run.is_some() {
                 checks.step("kept contents", self.contents());
@@ -65,7 +66,7 @@ impl Beside<'_> {
         }
     }
 
-    fn subject(&self) -> Result<(), Failure> {
+    pub(super) fn subject(&self) -> Result<(), Failure> {
         let there = match &self.statement.result.output {
             Output::Collected { .. } => self.digest(MANIFEST)?.sha256,
             Output::Nothing {} | Output::NotCollected {} => {

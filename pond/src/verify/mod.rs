@@ -4,6 +4,7 @@
 //! is parsed before its digest was compared, and a file that the statement names and that is not there is a failure.
 
 mod check;
+mod copies;
 mod files;
 mod trees;
 

@@ -1,5 +1,7 @@
 //! A Docker engine with its own data, socket, groups and runtimes, in a directory that goes with it. No image is ever pulled.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,16 +9,51 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::done::Done;
-use crate::support::World;
-
 const DAEMON: &str = "/usr/sbin/dockerd";
 const RUNC: &str = "/usr/sbin/runc";
 /// Far longer than an engine takes to start or stop on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runtime that is runc under another name, as `kata-fc` is here as well.
+/// A runtime that is runc under another name.
 pub(super) const LIAR: &str = "liar";
+
+/// gVisor, after one thing was taken out of what the engine had asked for; and with somebody at a door before pond is.
+pub(super) const FORGETFUL: [(&str, &str); 5] = [
+    ("forgets-memory", "linux['resources'].pop('memory')"),
+    ("forgets-cpu", "linux['resources'].pop('cpu')"),
+    ("forgets-pids", "linux['resources'].pop('pids')"),
+    (
+        "shares-the-network",
+        "linux['namespaces'] = [one for one in linux['namespaces'] if one['type'] != 'network']",
+    ),
+    ("takes-the-proxy", "port = 3128"),
+];
+
+/// Edits what it is asked to create, and then is gVisor.
+const FORGET: &str = r#"#!/usr/bin/python3
+import json, os, subprocess, sys
+port, arguments = None, ["RUNSC", *sys.argv[1:]]
+if "create" not in arguments:
+    os.execv(arguments[0], arguments)
+path = arguments[arguments.index("--bundle") + 1] + "/config.json"
+config = json.load(open(path))
+linux = config["linux"]
+EDIT
+json.dump(config, open(path, "w"))
+code = subprocess.run(arguments).returncode
+if port and not code:
+    pid = open(arguments[arguments.index("--pid-file") + 1]).read()
+    listen = f"""
+import os, socket, time
+listener = socket.create_server(("0.0.0.0", {port}))
+os.write(1, b"x")
+while os.path.exists("/proc/{pid}"): time.sleep(0.1)
+"""
+    holder = subprocess.Popen(["nsenter", "--net", "--target", pid, "python3", "-c", listen],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    holder.stdout.read(1)
+sys.exit(code)
+"#;
 
 pub(super) struct Daemon {
     directory: TempDir,
@@ -25,12 +62,12 @@ pub(super) struct Daemon {
 
 /// gVisor as `cargo xtask test` fetched it, else as this machine has it.
 #[expect(clippy::disallowed_methods, reason = "the runner of the tests says where it put the runtime")]
-fn runsc() -> String {
+pub(super) fn runsc() -> String {
     std::env::var("POND_TEST_RUNSC").unwrap_or_else(|_| "/usr/bin/runsc".to_owned())
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests start what they test against")]
-fn command(program: &str) -> Command {
+pub(super) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
     command
@@ -38,7 +75,7 @@ fn command(program: &str) -> Command {
 
 impl Daemon {
     pub(super) fn start() -> Self {
-        Self::start_under(&[])
+        Self::start_under::<&str>(&[])
     }
 
     /// In a mount namespace of its own, into which no mount of this one comes.
@@ -46,15 +83,21 @@ impl Daemon {
         Self::start_under(&["unshare", "--mount", "--propagation", "private", "--"])
     }
 
-    fn start_under(words: &[&str]) -> Self {
+    /// By way of other programs: each executes what follows it.
+    pub(super) fn start_under<Word: AsRef<str>>(words: &[Word]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let runtimes = json!({ "runtimes": {
-            "runsc": { "path": runsc(), "runtimeArgs": ["--network=host", "--platform=systrap"] },
+        let usual = ["--network=host", "--platform=systrap"];
+        let mut runtimes = json!({
+            "runsc": { "path": runsc(), "runtimeArgs": usual },
             "runsc-own-network": { "path": runsc(), "runtimeArgs": ["--platform=systrap"] },
             LIAR: { "path": RUNC, "runtimeArgs": [] },
-            "kata-fc": { "path": RUNC, "runtimeArgs": [] },
-        }});
-        std::fs::write(directory.path().join("daemon.json"), runtimes.to_string()).unwrap();
+        });
+        for (name, edit) in FORGETFUL {
+            let path = forgetful(directory.path(), name, edit);
+            runtimes[name] = json!({ "path": path, "runtimeArgs": usual });
+        }
+        let settings = json!({ "runtimes": runtimes }).to_string();
+        std::fs::write(directory.path().join("daemon.json"), settings).unwrap();
         let process = spawn(directory.path(), words);
         let daemon = Self { directory, process };
         daemon.wait();
@@ -63,8 +106,18 @@ impl Daemon {
 
     /// As after a crash of the engine: killed, and started again on the same data.
     pub(super) fn restart(&mut self) {
-        self.process = spawn(self.directory.path(), &[]);
+        self.process = spawn::<&str>(self.directory.path(), &[]);
         self.wait();
+    }
+
+    /// runc under one more name.
+    pub(super) fn register(&mut self, name: &str) {
+        let file = self.file("daemon.json");
+        let mut settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        settings["runtimes"][name] = json!({ "path": RUNC, "runtimeArgs": [] });
+        std::fs::write(file, settings.to_string()).unwrap();
+        self.kill();
+        self.restart();
     }
 
     pub(super) fn kill(&mut self) {
@@ -77,7 +130,12 @@ impl Daemon {
     }
 
     fn socket(&self) -> PathBuf {
-        self.directory.path().join("sock")
+        self.file("sock")
+    }
+
+    /// A file of the engine's own, by its name: `daemon.json`, `pid`, …
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     pub(super) fn address(&self) -> String {
@@ -109,18 +167,20 @@ impl Daemon {
         serde_json::from_str(&answer).unwrap_or(Value::Null)
     }
 
+    /// Processes in the groups of containers.
+    pub(super) fn processes(&self) -> Vec<String> {
+        processes_with("cgroup", &format!("/pond-test-{}/", self.name()))
+    }
+
+    fn name(&self) -> String {
+        self.directory.path().file_name().unwrap().to_string_lossy().replace('.', "")
+    }
+
     /// The names of all containers, running or not.
     pub(super) fn containers(&self) -> Vec<String> {
         let listed = self.api("GET", "/containers/json?all=1", None);
         let name = |container: &Value| container["Names"][0].as_str().unwrap().to_owned();
         listed.as_array().unwrap().iter().map(name).collect()
-    }
-
-    /// `pond run` with these flags and command, on this engine.
-    pub(super) fn pond(&self, world: &World, arguments: &[&str]) -> Command {
-        let mut pond = world.pond(arguments);
-        pond.env("DOCKER_HOST", self.address());
-        pond
     }
 
     /// Gives the engine an image of these programs of the host and what they link, with these instructions of a Dockerfile.
@@ -148,18 +208,31 @@ impl Daemon {
         let found = self.api("GET", &format!("/images/{name}/json"), None);
         found["Id"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
     }
-
-    pub(super) fn run(&self, world: &World, arguments: &[&str]) -> Done {
-        Done::of(self.pond(world, arguments).output().unwrap())
-    }
 }
 
-/// `words` become the engine: they execute what follows them.
-fn spawn(directory: &Path, words: &[&str]) -> Child {
+/// The numbers of processes with this text in a file of theirs.
+fn processes_with(file: &str, text: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let has = |pid: &String| {
+        std::fs::read(format!("/proc/{pid}/{file}"))
+            .is_ok_and(|content| String::from_utf8_lossy(&content).contains(text))
+    };
+    pids.filter(has).collect()
+}
+
+fn forgetful(directory: &Path, name: &str, edit: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, FORGET.replace("RUNSC", &runsc()).replace("EDIT", edit)).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn spawn<Word: AsRef<str>>(directory: &Path, words: &[Word]) -> Child {
     let place = |option: &str, name: &str| format!("--{option}={}", directory.join(name).display());
     let log = std::fs::File::create(directory.join("log")).unwrap();
     let name = directory.file_name().unwrap().to_string_lossy().replace('.', "");
-    let mut words = words.iter().copied().chain([DAEMON]);
+    let mut words = words.iter().map(AsRef::as_ref).chain([DAEMON]);
     let mut engine = command(words.next().unwrap_or_default());
     engine
         .args(words)
@@ -183,7 +256,11 @@ impl Drop for Daemon {
         if let Ok(None) = self.process.try_wait() {
             eprintln!("dockerd did not end when asked to: {:?}", self.process.kill());
         }
-        let name = self.directory.path().file_name().unwrap().to_string_lossy().replace('.', "");
+        let name = self.name();
+        // An engine that could not start a container may forget the process that stands beside it.
+        for forgotten in processes_with("cmdline", &format!("-namespace\0{name}\0")) {
+            drop(command("kill").args(["-9", &forgotten]).output());
+        }
         let groups =
             format!("find /sys/fs/cgroup -depth -type d -path '*/pond-test-{name}*' -exec rmdir {{}} ';'");
         drop(command("sh").args(["-c", &groups]).output());

@@ -25,7 +25,7 @@ fn start(daemon: &Daemon, world: &World, way: &str) -> Child {
     child
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}: not within {} s", PATIENCE.as_secs());

@@ -1,10 +1,33 @@
-//! Jobs in containers, on a Docker engine of the test's own: the same results as native, the posture from inside, runtimes that
-//! lie, and what is left after something was killed.
+//! Jobs in containers, on a Docker engine of the test's own: the same results as native, the posture from inside, the escape
+//! catalogue, runtimes that lie, what is left after something was killed, and the scripts that make a worker.
 
+mod catalogue;
 mod daemon;
+mod deploy;
+mod doctor;
 mod images;
 mod killed;
 mod lies;
 mod parity;
 mod posture;
 mod stream;
+
+use std::process::Command;
+
+use daemon::Daemon;
+
+use crate::done::Done;
+use crate::support::World;
+
+impl Daemon {
+    /// `pond run` with these flags and command, on this engine.
+    fn pond(&self, world: &World, arguments: &[&str]) -> Command {
+        let mut pond = world.pond(arguments);
+        pond.env("DOCKER_HOST", self.address());
+        pond
+    }
+
+    fn run(&self, world: &World, arguments: &[&str]) -> Done {
+        Done::of(self.pond(world, arguments).output().unwrap())
+    }
+}

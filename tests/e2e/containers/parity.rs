@@ -38,7 +38,7 @@ const CASES: [Case; 10] = [
         command: &[
             "sh",
             "-c",
-            "cat f; echo after > f; mkdir d; echo new > d/n; cat; pwd; id -un; echo e >&2",
+            "cat f; echo after > f; mkdir d; echo new > d/n; cat; pwd; id -un; cp f /tmp/; cp f /dev/shm/; echo e >&2",
         ],
         input: "typed\n",
         expected: ended(0, 2),

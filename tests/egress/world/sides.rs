@@ -54,11 +54,21 @@ impl Side {
         Self { holder }
     }
 
+    /// What brings a command to this side.
+    pub(crate) fn entry(&self) -> [String; 4] {
+        [
+            "nsenter".to_owned(),
+            "--net".to_owned(),
+            "--mount".to_owned(),
+            format!("--target={}", self.holder.id()),
+        ]
+    }
+
     /// A command that will run on this side, in `directory`.
     pub(crate) fn command(&self, program: &str, directory: &Path) -> Command {
-        let mut command = tool("nsenter");
-        command.args(["--net", "--mount", "--target", &self.holder.id().to_string()]);
-        command.arg(format!("--wdns={}", directory.display())).args(["--", program]);
+        let [enter, options @ ..] = self.entry();
+        let mut command = tool(&enter);
+        command.args(options).arg(format!("--wdns={}", directory.display())).args(["--", program]);
         command
     }
 

@@ -99,7 +99,7 @@ fn cell(file: &str, name: &str, column: usize) -> Result<i64> {
 }
 
 /// Launchers and inits run the measured program, whatever they are called.
-fn processes(directory: &Path) -> Result<usize> {
+pub(super) fn processes(directory: &Path) -> Result<usize> {
     let runs_ours =
         |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(directory));
     Ok(parents()?.keys().filter(|pid| runs_ours(pid)).count())
@@ -108,14 +108,25 @@ fn processes(directory: &Path) -> Result<usize> {
 fn job_groups(ours: &Ours) -> usize {
     let of_instrument = format!("bench-{}-", ours.instrument);
     let is_ours = |job: &str| ours.jobs.contains(job) || job.starts_with(&of_instrument);
+    groups(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(|name| name.strip_prefix("pond-job-")).is_some_and(is_ours)
+    })
+}
+
+/// Control groups in any hierarchy whose parent has this name.
+pub(super) fn groups_below(name: &str) -> usize {
+    groups(|path| path.parent().is_some_and(|parent| parent.ends_with(name)))
+}
+
+fn groups(is_counted: impl Fn(&Path) -> bool) -> usize {
     let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
     let mut found = 0;
     while let Some(directory) = pending.pop() {
         for name in names(&directory) {
             let path = directory.join(&name);
-            if let Some(job) = name.strip_prefix("pond-job-") {
-                found += usize::from(is_ours(job));
-            } else if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+                found += usize::from(is_counted(&path));
                 pending.push(path);
             }
         }

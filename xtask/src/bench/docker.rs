@@ -1,5 +1,6 @@
 //! A docker daemon of the bench's own: private data, private socket, no network set up, no image ever pulled.
 
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,19 @@ use crate::run::Invocation;
 const CLIENT: &str = "/usr/bin/docker";
 const DAEMON: &str = "/usr/sbin/dockerd";
 const IMAGE: &str = "pond-bench";
-const GROUP: &str = "pond-bench-docker";
+/// What gVisor is registered as.
+pub(super) const RUNSC: &str = "runsc";
+pub(super) const GROUP: &str = "pond-bench-docker";
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The settings of a daemon that has gVisor as pond needs it.
+pub(super) fn with_runsc(runsc: &Path) -> String {
+    let arguments = r#"["--platform=systrap", "--network=host"]"#;
+    format!(
+        r#"{{ "runtimes": {{ "{RUNSC}": {{ "path": "{}", "runtimeArgs": {arguments} }} }} }}"#,
+        runsc.display()
+    )
+}
 
 #[derive(Debug)]
 pub(super) struct Daemon<'a> {
@@ -23,24 +35,41 @@ pub(super) struct Daemon<'a> {
 }
 
 impl<'a> Daemon<'a> {
-    /// Starts the daemon and gives it the bundle's root as its only image.
-    pub(super) fn start(stand: &'a Stand, bundle: &str) -> Result<Self> {
+    /// Starts a daemon with these settings and no image.
+    pub(super) fn start(stand: &'a Stand, settings: &str) -> Result<Self> {
+        let file = stand.path("daemon.json");
+        std::fs::write(&file, settings).with_context(|| file.clone())?;
+        let config = format!("--config-file={file}");
         let address = format!("unix://{}", stand.path("docker.sock"));
         let data = format!("--data-root={}", stand.path("docker"));
         let run = format!("--exec-root={}", stand.path("docker-run"));
         let pid = format!("--pidfile={}", stand.path("docker.pid"));
         let host = format!("--host={address}");
         let group = format!("--cgroup-parent=/{GROUP}");
-        let own = [DAEMON, &data, &run, &pid, &host, &group];
+        let own = [DAEMON, &config, &data, &run, &pid, &host, &group];
         let no_network = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"];
         let process = stand.command(&[&own[..], &no_network].concat()).start(&stand.log)?;
         let mut daemon = Self { stand, process, address };
         daemon.wait()?;
-        let root = format!("{bundle}/rootfs");
-        let archive = stand.path("image.tar");
-        stand.step(&["tar", "--create", "--file", &archive, "--directory", &root, "."])?;
-        daemon.client(&["import", &archive, IMAGE]).logged(&stand.log)?;
         Ok(daemon)
+    }
+
+    /// Gives it the bundle's root as an image.
+    pub(super) fn import(&self, bundle: &str) -> Result<()> {
+        let root = format!("{bundle}/rootfs");
+        let archive = self.stand.path("image.tar");
+        self.stand.step(&["tar", "--create", "--file", &archive, "--directory", &root, "."])?;
+        self.client(&["import", &archive, IMAGE]).logged(&self.stand.log)
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The words of `docker run` without a network, and with its own defaults but for these.
+    pub(super) fn plain(&self, rest: &[&str]) -> Vec<String> {
+        let words = [CLIENT, "--host", &self.address, "run", "--rm", "--network=none"];
+        words.into_iter().chain(rest.iter().copied()).map(str::to_owned).collect()
     }
 
     /// The words of `docker run` for this image, limits and hardening included.
@@ -66,7 +95,7 @@ impl<'a> Daemon<'a> {
         words.into_iter().chain(limits).map(str::to_owned).collect()
     }
 
-    fn client(&self, words: &[&str]) -> Invocation {
+    pub(super) fn client(&self, words: &[&str]) -> Invocation {
         self.stand.command(&[&[CLIENT, "--host", &self.address], words].concat())
     }
 

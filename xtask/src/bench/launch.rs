@@ -10,7 +10,8 @@ use super::{bundle, peers};
 
 pub(super) fn measure(stand: &Stand, runs: u32) -> Result<Vec<Row>> {
     let bundle = bundle::make(stand)?;
-    let docker = Daemon::start(stand, &bundle)?;
+    let docker = Daemon::start(stand, "{}")?;
+    docker.import(&bundle)?;
     let visitor = Visitor::invite(stand)?;
     let mut contenders = peers::ours(stand);
     contenders.extend(peers::visiting(stand, &visitor));

@@ -2,10 +2,12 @@
 //! Nothing here judges a time: figures are printed and written down. What is counted rather than timed (failures of a
 //! crowd, things left over) can fail.
 
+mod backends;
 mod bundle;
 mod census;
 mod chart;
 mod crowd;
+mod dispatch;
 mod docker;
 mod driver;
 mod gateway;
@@ -35,6 +37,10 @@ pub(crate) enum Bench {
     Native(NativeArgs),
     /// The gateway against tinyproxy, squid and sandbox-runtime, in network namespaces of its own (as root)
     Gateway(gateway::GatewayArgs),
+    /// The same job on native, docker and gvisor, beside plain `docker run` (as root; best on a quiet machine)
+    Backends(backends::BackendsArgs),
+    /// The store at the protocol: jobs claimed and completed a second, on SQLite and Postgres
+    Dispatch(dispatch::DispatchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +100,8 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
     match bench {
         Bench::Native(args) => native(root, args),
         Bench::Gateway(args) => gateway::run(root, args).map(|()| true),
+        Bench::Backends(args) => backends::run(root, args),
+        Bench::Dispatch(args) => dispatch::run(root, args).map(|()| true),
     }
 }
 

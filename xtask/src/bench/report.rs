@@ -67,6 +67,14 @@ impl Findings {
     }
 }
 
+#[cfg(test)]
+impl Facts {
+    pub(super) fn example() -> Self {
+        let text = || "x".to_owned();
+        Self { command: text(), date: text(), kernel: text(), processor: text(), load: text() }
+    }
+}
+
 impl Facts {
     /// The head of a page with this title.
     pub(super) fn markdown(&self, title: &str) -> String {
@@ -208,10 +216,15 @@ mod tests {
     }
 
     fn findings(failures: usize) -> Findings {
-        let text = || "x".to_owned();
-        let facts = Facts { command: text(), date: text(), kernel: text(), processor: text(), load: text() };
         let crowd = Crowd { launches: 200, failures, took: Duration::from_secs(3) };
-        Findings { facts, launch: None, tree: None, idle: None, crowd: Some(crowd), growth: None }
+        Findings {
+            facts: Facts::example(),
+            launch: None,
+            tree: None,
+            idle: None,
+            crowd: Some(crowd),
+            growth: None,
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub(super) const FOR_NATIVE: [Package; 7] = [
     ("util-linux", "setpriv and unshare, to measure as somebody else and from elsewhere"),
 ];
 
+pub(super) const FOR_BACKENDS: [Package; 2] =
+    [("docker.io", "the engine, and a peer"), ("e2fsprogs", "mkfs.ext4, for the disk of a job")];
+
 pub(super) const FOR_GATEWAY: [Package; 11] = [
     ("bubblewrap", "the sandbox below a peer"),
     ("curl", "the client everybody runs"),
@@ -125,7 +128,7 @@ impl Stand {
         self.pond(checkout, &["--", "true"])
     }
 
-    fn pond(&self, checkout: &str, rest: &[&str]) -> Vec<String> {
+    pub(super) fn pond(&self, checkout: &str, rest: &[&str]) -> Vec<String> {
         let pond = self.path("pond");
         let words = [&[pond.as_str(), "run", "--quiet", "--checkout", checkout], rest].concat();
         words.into_iter().map(str::to_owned).collect()

@@ -28,6 +28,7 @@ pub(crate) enum Part {
     Oracles,
     Fmt,
     Clippy,
+    Scripts,
     Tidy,
     Build,
     Gen,
@@ -50,11 +51,14 @@ impl Part {
             Part::Packages => "Debian packages and the agent that the tests call are installed",
             Part::Fmt => "the code is formatted",
             Part::Clippy => "no lint of the workspace is broken",
+            Part::Scripts => "shellcheck has nothing to say about the scripts",
             Part::Tidy => "no rule of the house is broken",
             Part::Build => "the release builds",
             Part::Gen => "generated files are what would be generated",
             Part::Oracles => "programs that are not ours agree with our files",
-            Part::Proof => "verifiers that are not ours accept what a run signed, and nothing else",
+            Part::Proof => {
+                "programs that are not ours accept what we signed, open what we sealed, and nothing else"
+            }
             Part::UnitIntegration => "every unit and integration test passes",
             Part::CgroupV2 => "the limits hold on an emulated machine with control groups v2 only",
             Part::Doc => "the documentation builds and its examples pass",
@@ -78,6 +82,7 @@ impl Part {
                 "-D",
                 "warnings",
             ])),
+            Part::Scripts => shop.step(shop.command(&[&SHELLCHECK[..], &SCRIPTS].concat())),
             Part::Tidy => {
                 ensure!(tidy::check(&shop.root)?, "repeat with `cargo xtask tidy`");
                 Ok(())
@@ -88,7 +93,7 @@ impl Part {
                 Ok(())
             }
             Part::Oracles => oracles::run(shop),
-            Part::Proof => oracles::proof(shop),
+            Part::Proof => oracles::proof(shop).and_then(|()| oracles::sealed(shop)),
             Part::UnitIntegration => suite::run(shop),
             Part::CgroupV2 => cgroup_v2::run(shop),
             Part::Doc => doc(shop),
@@ -97,6 +102,10 @@ impl Part {
         }
     }
 }
+
+/// With what a script sources.
+const SHELLCHECK: [&str; 3] = ["shellcheck", "--external-sources", "--check-sourced"];
+const SCRIPTS: [&str; 3] = [".ci/run", "deploy/gvisor-worker.sh", "deploy/kata-worker.sh"];
 
 /// Where a part works and where its output is kept.
 struct Shop {
@@ -129,6 +138,11 @@ struct Outcome {
     part: Part,
     took: Duration,
     passed: bool,
+}
+
+/// gVisor as the tests have it, for whoever measures it.
+pub(crate) fn gvisor(root: &Path, log: &Path) -> Result<PathBuf> {
+    runsc::fetch(&Shop { root: root.to_owned(), target: root.join("target"), log: log.to_owned() })
 }
 
 pub(crate) fn list() -> bool {

@@ -9,10 +9,12 @@ use anyhow::Result;
 use super::Shop;
 
 /// From PyPI, at versions that were seen to work.
-const PYPI: [&str; 5] = [
+const PYPI: [&str; 7] = [
     "cryptography==50.0.2",
     "in-toto-attestation==0.9.3",
     "jsonschema==4.26.0",
+    "pycryptodome==4.4.0",
+    "pyhpke==0.6.5",
     "PyYAML==6.0.3",
     "securesystemslib==1.6.0",
 ];
@@ -57,6 +59,27 @@ pub(super) fn proof(shop: &Shop) -> Result<()> {
     shop.step(shop.command(&[&python, "xtask/oracles/statement.py", &results, &text(&key)]))?;
     let judge = "xtask/oracles/statement.mjs";
     shop.step(shop.command(&["node", judge, &text(&modules), &results, &text(&key)]))
+}
+
+/// Has libraries that are not ours open what pond sealed, and pond open what they sealed.
+pub(super) fn sealed(shop: &Shop) -> Result<()> {
+    let python = python(shop)?;
+    let place = shop.target.join("oracles/sealed");
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    fs::create_dir_all(&place)?;
+    let place = place.to_string_lossy();
+    let cargo =
+        ["cargo", "run", "--quiet", "--release", "--package", "pond", "--example", "seal_oracle", "--"];
+    let ours = |act: &str| shop.step(shop.command(&[&cargo[..], &[act, &place]].concat()));
+    ours("make")?;
+    for key in ["signing.pem", "opening.pem"] {
+        let file = format!("{place}/{key}");
+        shop.step(shop.command(&["openssl", "pkey", "-noout", "-in", &file]))?;
+    }
+    shop.step(shop.command(&[&python, "xtask/oracles/sealed.py", &place]))?;
+    ours("open")
 }
 
 /// The interpreter of an environment that has every package.

@@ -6,7 +6,7 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 22] = [
+const PACKAGES: [(&str, &str); 24] = [
     ("btrfs-progs", "mkfs.btrfs, for a filesystem on which a snapshot shares its blocks"),
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
@@ -18,12 +18,14 @@ const PACKAGES: [(&str, &str); 22] = [
     ("git", "checkouts that tests make and jobs work in"),
     ("iproute2", "the test internet's links, and a look into a sandbox's network from outside"),
     ("openssl", "the test internet's certificates"),
+    ("postgresql", "the store's tests start one of their own"),
     ("python3", "the oracles, and an interpreter for jobs"),
     ("python3-httpx", "a client of the test internet"),
     ("python3-pip", "a client of the test internet"),
     ("python3-requests", "a client of the test internet"),
     ("python3-venv", "throwaway environments for the oracles"),
     ("qemu-system-x86", "a machine whose control groups are v2 only"),
+    ("shellcheck", "the judge of the scripts in deploy/"),
     ("strace", "makes one kind of system call fail, to see that a launch ends there"),
     ("tmux", "a person's terminal, driven and read by tests"),
     ("util-linux", "the test internet's namespaces"),

@@ -31,10 +31,11 @@ const EDGES: [(&str, May); 14] = [
 ];
 
 /// Held over any number of steps, so that no edit of the table above can undo it.
-const NEVER_REACHES: [(&str, &str, &str); 3] = [
+const NEVER_REACHES: [(&str, &str, &str); 4] = [
     ("pond-worker", "pond-control", "a host may lie, and the vault lives there"),
     ("pond-control", "pond-sandbox", "the trusted zone never runs untrusted code"),
     ("pond-control", "pond-sys", "the trusted zone makes no kernel calls of its own"),
+    ("pond-orchestrator", "pond-seal", "what relays everybody's messages can open and sign none"),
 ];
 
 /// Outside crates that only these members may name. (`deny.toml` cannot say it: other outside crates use them too.)
@@ -179,6 +180,26 @@ mod tests {
             "{found:?}"
         );
         assert!(found.iter().any(|line| line.contains("pond-wire may not link pond-sys")), "{found:?}");
+    }
+
+    #[test]
+    fn the_orchestrator_reaches_no_cryptography() {
+        let found = advice(vec![
+            Package::member("pond-orchestrator", "relay/pond-orchestrator").shipping(&["pond-wire"]),
+            Package::member("pond-wire", "base/pond-wire")
+                .shipping(&["pond-seal"])
+                .testing_with(&["pond-seal"]),
+            Package::member("pond-seal", "base/pond-seal"),
+        ]);
+        assert!(
+            found.iter().any(|line| line.contains("pond-orchestrator must never reach pond-seal")),
+            "{found:?}"
+        );
+        let only_tested = advice(vec![
+            Package::member("pond-orchestrator", "relay/pond-orchestrator").testing_with(&["pond-seal"]),
+            Package::member("pond-seal", "base/pond-seal"),
+        ]);
+        assert_eq!(only_tested, Vec::<String>::new());
     }
 
     #[test]

@@ -13,7 +13,7 @@ struct Ban {
     why: &'static str,
 }
 
-const BANS: [Ban; 4] = [
+const BANS: [Ban; 5] = [
     Ban {
         members: &["pond-policy"],
         paths: &[
@@ -42,6 +42,11 @@ const BANS: [Ban; 4] = [
             "std::time::Instant",
         ],
         why: "callers pass the bytes and the time",
+    },
+    Ban {
+        members: &["pond-orchestrator"],
+        paths: &["std::fs", "std::env", "std::process"],
+        why: "what it relays it neither stores nor acts on",
     },
     Ban {
         members: &["pond-jail", "pond-init"],

@@ -47,6 +47,30 @@ pub fn ignore_signals() -> io::Result<()> {
     crate::check(ret.into()).map(|_| ())
 }
 
+/// The signals this process blocks and those it ignores, a bit each, as the kernel and not its /proc tells.
+pub fn silenced_signals() -> io::Result<(u64, u64)> {
+    /// Handler, flags, restorer and mask, a word each.
+    const ACTION_WORDS: usize = 4;
+    const IGNORED: u64 = 1;
+    let (mut blocked, nothing) = (0u64, std::ptr::null::<u64>());
+    // SAFETY: no new mask is given; the old one is one word, as the size says.
+    let ret = unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, nothing, &raw mut blocked, size_of::<u64>())
+    };
+    crate::check(ret)?;
+    let mut ignored = 0;
+    for number in 1..=libc::SIGRTMAX() {
+        let mut action = [0u64; ACTION_WORDS];
+        // SAFETY: no new action is given; the kernel writes its `struct sigaction`, at most as large as this array.
+        let ret = unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, number, nothing, action.as_mut_ptr(), size_of::<u64>())
+        };
+        crate::check(ret)?;
+        ignored |= u64::from(action.first() == Some(&IGNORED)) << (number - 1);
+    }
+    Ok((blocked, ignored))
+}
+
 /// A System V shared memory segment, removed with the value.
 #[derive(Debug)]
 pub struct Segment {

@@ -27,7 +27,8 @@ pub use machine::{
     swap_on, unload_module,
 };
 pub use memory::{
-    Segment, find_segment, ignore_signals, lock_memory, make_segment, make_timers, touch_memory,
+    Segment, find_segment, ignore_signals, lock_memory, make_segment, make_timers, silenced_signals,
+    touch_memory,
 };
 pub use namespaces::{
     Kind, clone_into_user, disable_randomisation, stack_allowing_filter, unshare, unshare_user_as_root,

@@ -170,6 +170,38 @@ pub(super) const LIMIT: Decision = Decision::Asks(&Question {
     otherwise: ALLOW,
 });
 
+/// Pid 1, which has its own kernel's protection on Linux and none on others that run this filter. A group is not asked for:
+/// nothing of a job's is ever in that of pid 1.
+const PID_ONE: u32 = 1;
+
+pub(super) const SIGNAL: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[PID_ONE],
+    then: REFUSE,
+    otherwise: ALLOW,
+});
+
+/// What a node may be without being a device: a file, said or not, a pipe, a socket.
+const HARMLESS_NODES: &[u32] = &[0, libc::S_IFREG, libc::S_IFIFO, libc::S_IFSOCK];
+
+pub(super) const NODE_AT: Decision = Decision::Asks(&Question {
+    argument: Third,
+    mask: libc::S_IFMT,
+    any_of: HARMLESS_NODES,
+    then: ALLOW,
+    otherwise: REFUSE,
+});
+
+/// The same for the call without a directory.
+pub(super) const NODE: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: libc::S_IFMT,
+    any_of: HARMLESS_NODES,
+    then: ALLOW,
+    otherwise: REFUSE,
+});
+
 /// Init and the gateway map memory for data, never for code.
 pub(super) const DATA_MAPPING: Decision = Decision::Asks(&Question {
     argument: Third,

@@ -101,6 +101,8 @@ const PROBES: &[Probe] = &[
     refused(libc::SYS_memfd_secret, [0xFFFF, 0, 0, 0]),
     refused(libc::SYS_sethostname, [NOWHERE, u64::MAX, 0, 0]),
     refused(libc::SYS_fanotify_init, [0xFFFF_FFFF, 0, 0, 0]),
+    refused(libc::SYS_kill, [1, 9999, 0, 0]),
+    refused(libc::SYS_mknodat, [NO_DESCRIPTOR, NOWHERE, 0o020666, 0]),
     refused(libc::SYS_socket, [2, 3, 1, 0]),
     refused(libc::SYS_socket, [HIGH | 2, HIGH | 0x80803, HIGH | 1, 0]),
     told(libc::SYS_socket, [2, 2, 136, 0], EPROTONOSUPPORT),

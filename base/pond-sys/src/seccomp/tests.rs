@@ -61,7 +61,7 @@ fn argument_sweep() -> Vec<[u64; 3]> {
     let requests =
         [0x5411, 0x5412, 0x5413, 0x541C, 0x540E, 0x5421, 0x5423, 0x4008_6602, 0x401C_5820].into_iter();
     let second: Vec<u64> = kinds.chain(requests).collect();
-    let third = [0, 1, 3, 4, 5, 6, 7, 17, 58, 132, 255, 256, 262, 0xFFFF_FFFF];
+    let third = [0, 1, 3, 4, 5, 6, 7, 17, 58, 132, 256, 262, 0x2180, 0xC180, 0xFFFF_FFFF];
     let mut sweep = Vec::new();
     for a in &first {
         for b in &second {
@@ -118,8 +118,8 @@ fn programs_are_small_and_shallow() {
         (profile, filter.instructions().len(), steps)
     });
     let expected = [
-        (Workload, 138, Some(18)),
-        (WorkloadDebug, 136, Some(18)),
+        (Workload, 164, Some(17)),
+        (WorkloadDebug, 162, Some(17)),
         (Init, 45, Some(12)),
         (Gateway, 101, Some(13)),
     ];
@@ -241,6 +241,23 @@ const CASES: &[(Profile, c_long, [u64; 3], Verdict)] = &[
     (Workload, libc::SYS_prlimit64, [1, HIGH | 4, HIGH | 8], PretendDone),
     (Workload, libc::SYS_prlimit64, [4, 7, 0x7FFF_0000], Allow),
     (WorkloadDebug, libc::SYS_prlimit64, [0, 4, HIGH], PretendDone),
+    (Workload, libc::SYS_kill, [1, 9, 0], NotPermitted),
+    (Workload, libc::SYS_kill, [HIGH | 1, 0, 0], NotPermitted),
+    (Workload, libc::SYS_kill, [2, 9, 0], Allow),
+    (Workload, libc::SYS_kill, [0, 15, 0], Allow),
+    (Workload, libc::SYS_kill, [u64::MAX, 15, 0], Allow),
+    (Workload, libc::SYS_tkill, [1, 9, 0], NotPermitted),
+    (Workload, libc::SYS_tgkill, [1, 1, 9], NotPermitted),
+    (Workload, libc::SYS_rt_sigqueueinfo, [1, 9, 0], NotPermitted),
+    (Workload, libc::SYS_rt_tgsigqueueinfo, [1, 1, 9], NotPermitted),
+    (Init, libc::SYS_kill, [1, 15, 0], Allow),
+    (Workload, libc::SYS_mknodat, [0, 0, 0o100644], Allow),
+    (Workload, libc::SYS_mknodat, [0, 0, 0o644], Allow),
+    (Workload, libc::SYS_mknodat, [0, 0, 0o010600], Allow),
+    (Workload, libc::SYS_mknodat, [0, 0, 0o140600], Allow),
+    (Workload, libc::SYS_mknodat, [0, 0, 0o020666], NotPermitted),
+    (Workload, libc::SYS_mknodat, [0, 0, HIGH | 0o020666], NotPermitted),
+    (Workload, libc::SYS_mknodat, [0, 0, 0o060600], NotPermitted),
     (Workload, libc::SYS_ptrace, [0, 0, 0], NotPermitted),
     (WorkloadDebug, libc::SYS_ptrace, [0, 0, 0], Allow),
     (Init, libc::SYS_read, [0, 0, 0], Allow),
@@ -286,6 +303,7 @@ fn oracle(profile: Profile) -> Vec<Instruction> {
         arguments::FS_IOC_SETFLAGS,
         arguments::FS_IOC_FSSETXATTR,
     ];
+    let nodes = [0, 0x1000, 0x8000, 0xC000];
     let in_its_terms = |decision| match decision {
         ALLOW => Some(vec![]),
         arguments::CLONE => Some(vec![rule(&[masked(0, 0x7E02_0000, 0)])]),
@@ -297,6 +315,9 @@ fn oracle(profile: Profile) -> Vec<Instruction> {
         arguments::PERSONALITY => Some(vec![rule(&[equal(0, 0)]), rule(&[equal(0, u32::MAX)])]),
         arguments::LIMIT => Some(vec![rule(&[differ(1, 4)]), rule(&[equal(1, 4), no_pointer.clone()])]),
         arguments::SET_LIMIT => Some(vec![rule(&[differ(0, 4)])]),
+        arguments::SIGNAL => Some(vec![rule(&[differ(0, 1)])]),
+        arguments::NODE_AT => Some(nodes.map(|kind| rule(&[masked(2, 0xF000, kind)])).to_vec()),
+        arguments::NODE => Some(nodes.map(|kind| rule(&[masked(1, 0xF000, kind)])).to_vec()),
         arguments::DATA_MAPPING => Some(vec![rule(&[masked(2, 4, 0)])]),
         REFUSE | ABSENT | KILL => None,
         Decision::Settled(_) | Decision::Asks(_) => panic!("a rule the oracle does not know: {decision:?}"),

@@ -20,11 +20,16 @@ pub(super) const WORKLOAD: &[Group] = &[
             SYS_pwritev2, SYS_lseek, SYS_close, SYS_close_range, SYS_openat, SYS_openat2, SYS_fstat, SYS_newfstatat,
             SYS_statx, SYS_statfs, SYS_fstatfs, SYS_getdents64, SYS_getcwd, SYS_chdir, SYS_fchdir, SYS_faccessat,
             SYS_faccessat2, SYS_fchmod, SYS_fchmodat, recent::FCHMODAT2, SYS_fchown, SYS_fchownat, SYS_linkat,
-            SYS_symlinkat, SYS_readlinkat, SYS_unlinkat, SYS_renameat2, SYS_mkdirat, SYS_mknodat, SYS_truncate,
+            SYS_symlinkat, SYS_readlinkat, SYS_unlinkat, SYS_renameat2, SYS_mkdirat, SYS_truncate,
             SYS_ftruncate, SYS_fallocate, SYS_fadvise64, SYS_readahead, SYS_umask, SYS_utimensat, SYS_flock, SYS_fcntl,
             SYS_dup, SYS_dup3, SYS_sync, SYS_syncfs, SYS_fsync, SYS_fdatasync, SYS_sendfile, SYS_splice, SYS_tee,
             SYS_vmsplice, SYS_copy_file_range, recent::CACHESTAT, recent::FILE_GETATTR,
         ],
+    },
+    // Nodes, but no devices: not every kernel that runs this filter asks for a capability first.
+    Group {
+        decision: arguments::NODE_AT,
+        calls: &[SYS_mknodat],
     },
     // Extended attributes: package managers and archivers copy them; privileged names need privileges.
     Group {
@@ -68,13 +73,18 @@ pub(super) const WORKLOAD: &[Group] = &[
             recent::FUTEX_REQUEUE, SYS_prctl, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_restart_syscall,
         ],
     },
-    // Signals.
+    // Signals of its own.
     Group {
         decision: ALLOW,
         calls: &[
-            SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending,
-            SYS_rt_sigtimedwait, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_rt_sigsuspend, SYS_sigaltstack,
+            SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_rt_sigtimedwait,
+            SYS_rt_sigsuspend, SYS_sigaltstack,
         ],
+    },
+    // Signals to others, but none to pid 1: it waits for the job and tells of its end.
+    Group {
+        decision: arguments::SIGNAL,
+        calls: &[SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo],
     },
     // Identity: without capabilities these only read, drop or repeat what the job already is.
     Group {
@@ -250,13 +260,17 @@ pub(super) const HERITAGE: &[Group] = &[
         decision: ALLOW,
         calls: &[
             SYS_open, SYS_creat, SYS_stat, SYS_lstat, SYS_access, SYS_chmod, SYS_chown, SYS_lchown, SYS_link, SYS_symlink,
-            SYS_readlink, SYS_unlink, SYS_rename, SYS_renameat, SYS_mkdir, SYS_rmdir, SYS_mknod, SYS_getdents, SYS_dup2,
+            SYS_readlink, SYS_unlink, SYS_rename, SYS_renameat, SYS_mkdir, SYS_rmdir, SYS_getdents, SYS_dup2,
             SYS_pipe, SYS_poll, SYS_select, SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_signalfd,
             SYS_inotify_init, SYS_utime, SYS_utimes, SYS_futimesat, SYS_alarm, SYS_pause, SYS_time, SYS_fork, SYS_vfork,
             SYS_getpgrp, SYS_getrlimit, SYS_sync_file_range, IO_PGETEVENTS,
         ],
     },
-    // As for its modern form above.
+    // As for their modern forms above.
+    Group {
+        decision: arguments::NODE,
+        calls: &[SYS_mknod],
+    },
     Group {
         decision: arguments::SET_LIMIT,
         calls: &[SYS_setrlimit],

@@ -17,6 +17,8 @@ pub enum Mismatch {
     Runtime,
     #[error("the engine's number for the container's first process means another process on this host")]
     Process,
+    #[error("the runtime gave the container a network that leads somewhere")]
+    Network,
     #[error("the runtime that should be {0} runs containers on the host's own kernel")]
     HostKernel(&'static str),
     #[error("the runtime that should be gVisor runs containers on a kernel that is not gVisor's")]
@@ -60,6 +62,8 @@ pub enum Program {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Isolation {
     pub runtime: String,
+    /// The container's id, which its control groups bear.
+    pub container: String,
     /// The image's id, which is a digest.
     pub image: String,
     pub kernel: Kernel,

@@ -29,6 +29,13 @@ pub enum EngineFault {
     Runtime(#[source] io::Error),
     #[error("no container engine answers at {}; start it (systemctl start docker), or set DOCKER_HOST", socket.display())]
     Connect { socket: PathBuf, source: io::Error },
+    #[error("{what}: asking who the container engine is")]
+    Owner { what: &'static str, source: io::Error },
+    #[error(
+        "the socket {} belongs to a process of user {owner}; pond gives jobs only to an engine of root's or the caller's own",
+        socket.display()
+    )]
+    Stranger { socket: PathBuf, owner: u32 },
     #[error("{what}: talking to the container engine")]
     Talk { what: &'static str, source: hyper::Error },
     #[error("{what}: the container engine did not answer within {} s", PATIENCE.as_secs())]
@@ -109,6 +116,10 @@ impl Engine {
         let what = ask.what;
         let stream = tokio::net::UnixStream::connect(&self.socket).await;
         let stream = stream.map_err(|source| EngineFault::Connect { socket: self.socket.clone(), source })?;
+        let owner = stream.peer_cred().map_err(|source| EngineFault::Owner { what, source })?.uid();
+        if !is_trusted(owner, rustix::process::geteuid().as_raw()) {
+            return Err(EngineFault::Stranger { socket: self.socket.clone(), owner });
+        }
         let talk = |source| EngineFault::Talk { what, source };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(talk)?;
         // Its failure is the failure of the request it carries.
@@ -205,6 +216,12 @@ impl Engine {
         };
         self.within(what, exchange)
     }
+}
+
+/// Whoever listens there is told everything about a job and could run it anywhere. By the kernel's word, at every connection:
+/// owner and mode of the socket's name say nothing about who had it before.
+fn is_trusted(owner: u32, caller: u32) -> bool {
+    owner == 0 || owner == caller
 }
 
 /// The engine's own words, of which the first line says it.

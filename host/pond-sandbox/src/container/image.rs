@@ -162,7 +162,7 @@ fn checked(image: request::Image, layer: &str, name: String) -> Result<String, I
 }
 
 /// Where something will be mounted, besides what the plan binds.
-const MOUNT_POINTS: [&str; 7] = ["/.pond", "/dev", "/home", HOME, "/proc", "/sys", "/tmp"];
+const MOUNT_POINTS: [&str; 6] = ["/.pond", "/dev", "/home", HOME, "/proc", "/sys"];
 
 /// A tar archive of the root, the same bytes for the same root.
 fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
@@ -170,6 +170,7 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
     for path in MOUNT_POINTS.into_iter().chain([WORKSPACE]) {
         add(&mut tar, path, Kind::Directory, "")?;
     }
+    add(&mut tar, "/tmp", Kind::Shared, "")?;
     add(&mut tar, pond_wire::contained::PROGRAM, Kind::File, "")?;
     for entry in root {
         match entry {
@@ -196,6 +197,8 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
 #[derive(Clone, Copy)]
 enum Kind {
     Directory,
+    /// Everybody's: runc gives what it mounts there the mode of what was there before.
+    Shared,
     File,
     Link,
 }
@@ -204,6 +207,7 @@ enum Kind {
 fn add(tar: &mut Vec<u8>, path: &str, kind: Kind, says: &str) -> Result<(), ImageFault> {
     let (flag, mode, content, target) = match kind {
         Kind::Directory => (b'5', 0o755, "", ""),
+        Kind::Shared => (b'5', 0o1777, "", ""),
         Kind::File => (b'0', 0o644, says, ""),
         Kind::Link => (b'2', 0o777, "", says),
     };
@@ -279,8 +283,8 @@ mod tests {
             directory("home/pond"),
             directory("proc"),
             directory("sys"),
-            directory("tmp"),
             directory("workspace"),
+            text("drwxrwxrwt 0/0 0 tmp"),
             text("-rw-r--r-- 0/0 0 .pond/init"),
             directory("etc"),
             directory("usr"),

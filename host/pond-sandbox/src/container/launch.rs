@@ -23,6 +23,7 @@ use rustix::rand::GetRandomFlags;
 use super::canary::{Isolation, Mismatch};
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::image::{self, Given, ImageFault};
+use super::network;
 use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback, ProbeFault};
 use super::reap;
@@ -31,7 +32,7 @@ use super::request::{Created, Inspected};
 use super::stage::{self, Parcel, Stage, StageFault};
 use super::transfer::{self, Incoming, Readers, TransferFault};
 use crate::checkout::CheckoutFault;
-use crate::native::cgroup::{self, Usage};
+use crate::native::cgroup::{CgroupFault, CgroupLimits, Foreign, Usage};
 use crate::native::{
     self, Death, Ends, IdRange, IdsFault, Job, Launcher, LauncherFault, Place, PlanFault, Quota, Running,
     Scenery, ScratchFault, Streams,
@@ -92,6 +93,8 @@ pub enum ContainerFault {
     Request(#[source] serde_json::Error),
     #[error("the container engine will not hold the job to all its limits: {0}")]
     Discarded(String),
+    #[error("the container engine does not hold the job to its limits")]
+    Limits(#[source] CgroupFault),
     #[error("the container engine gave a container no id that could be one")]
     NoId,
     #[error("looking at the container's first process")]
@@ -127,8 +130,7 @@ impl Container {
         if !rustix::process::geteuid().is_root() {
             return Err(ContainerFault::NotRoot);
         }
-        let engine = probe::engine(settings)?;
-        let runtime = probe::runtime(&engine, backend, settings)?;
+        let (engine, runtime) = probe::open(backend, settings)?;
         let launcher = Launcher::start(executable)?;
         let named = std::fs::read_link(executable).unwrap_or_else(|_| executable.to_owned());
         let executable = named.to_str().filter(|_| named.is_file()).map(str::to_owned);
@@ -143,6 +145,13 @@ impl Container {
 
     pub fn retire(&mut self) {
         self.launcher.retire();
+    }
+
+    /// The container that runs a job of this name now, by the engine's word.
+    pub fn find(&self, job: &JobName) -> Result<Option<Contained>, ContainerFault> {
+        let found = reap::inspect(&self.engine, &reap::container_name(job))?;
+        let running = found.filter(|found| found.state.running);
+        Ok(running.and_then(|found| Some(Contained { id: found.id, first: Pid::from_raw(found.state.pid)? })))
     }
 
     pub fn reserve(&self, job: JobName) -> Result<Live, RecordFault> {
@@ -191,11 +200,14 @@ impl Container {
             Transfer::Stream => Some(stage.parcel()?),
         };
         stage::take_down(&stage.directory)?;
-        let (pid, process) = self.process(&container)?;
+        let (pid, process, groups) = self.process(&container)?;
+        let held = CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids };
+        groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
         let incoming = match parcel {
             None => None,
             Some(parcel) => self.send(&container, &facts, parcel, &stage.upper)?,
         };
+        let first_user = plan::first_user(&facts);
         let order = Order { plan, kernel: self.runtime.kernel, transfer: self.runtime.transfer };
         let upper = stage.upper;
         self.connect(Connection {
@@ -205,10 +217,12 @@ impl Container {
             early,
             pid,
             process,
+            groups,
             order,
             upper,
             range,
             nonce,
+            first_user,
             incoming,
         })
     }
@@ -333,7 +347,7 @@ impl Container {
     }
 
     /// The container's first process as this host sees it, held so that its number cannot come to mean another.
-    fn process(&self, container: &str) -> Result<(Pid, OwnedFd), ContainerFault> {
+    fn process(&self, container: &str) -> Result<(Pid, OwnedFd, Foreign), ContainerFault> {
         let inspected = reap::inspect(&self.engine, container)?;
         let gone = || ContainerFault::Process(io::ErrorKind::NotFound.into());
         let inspected = inspected.filter(|found| found.state.running).ok_or_else(gone)?;
@@ -343,10 +357,12 @@ impl Container {
         let pid = Pid::from_raw(inspected.state.pid).ok_or_else(gone)?;
         let process =
             pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| ContainerFault::Process(errno.into()))?;
-        if !cgroup::is_in_group_named(pid, container).map_err(ContainerFault::Process)? {
-            return Err(RelayFault::from(Mismatch::Process).into());
+        let groups = Foreign::of(pid, container).map_err(ContainerFault::Process)?;
+        let groups = groups.ok_or(RelayFault::from(Mismatch::Process))?;
+        if !network::is_closed(pid).map_err(ContainerFault::Process)? {
+            return Err(RelayFault::from(Mismatch::Network).into());
         }
-        Ok((pid, process))
+        Ok((pid, process, groups))
     }
 
     fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
@@ -366,6 +382,7 @@ impl Container {
             engine: made.streams,
             process: made.process.try_clone().map_err(ContainerFault::Pipes)?,
             pid: made.pid,
+            groups: made.groups,
             report: Some(theirs),
             lifeline: Some(pipes.lifeline.0),
             stdin: Some(pipes.stdin.0),
@@ -376,7 +393,7 @@ impl Container {
             kernel: made.order.kernel,
             executable: self.executable.clone(),
             nonce: made.nonce,
-            id: id_of(made.range.base()),
+            first_user: made.first_user,
             incoming: made.incoming,
         };
         let death = if relay.incoming.is_some() { Death::HandOver } else { Death::AtOnce };
@@ -393,6 +410,15 @@ impl Container {
         let ends = Ends { streams: Some(streams), lifeline: pipes.lifeline.1, report };
         Ok(Running::contained(ends, made.process, thread, death, made.range))
     }
+}
+
+/// A container as this host sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contained {
+    /// What its control groups are called.
+    pub id: String,
+    /// Pid 1, or the process that stands for it.
+    pub first: Pid,
 }
 
 /// What is known of a container that is gone.
@@ -419,6 +445,7 @@ fn attend(
     let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
     let isolation = evidence.map(|(inside, outside)| Isolation {
         runtime,
+        container: container.to_owned(),
         image,
         kernel,
         inside,
@@ -431,7 +458,7 @@ fn attend(
 
 /// Of a container that did not live to be read, the engine still knows whether memory was the reason.
 fn killed(told: Option<&Inspected>) -> Usage {
-    let oom_kills = told.map(|told| u64::from(told.state.oom_killed));
+    let oom_kills = told.filter(|told| told.state.oom_killed).map(|_| 1);
     Usage { oom_kills, ..Usage::default() }
 }
 
@@ -443,10 +470,12 @@ struct Connection {
     early: Vec<u8>,
     pid: Pid,
     process: OwnedFd,
+    groups: Foreign,
     order: Order,
     upper: OwnedFd,
     range: IdRange,
     nonce: String,
+    first_user: u32,
     incoming: Option<Incoming>,
 }
 

@@ -26,8 +26,13 @@ pub(super) const STATE_LABEL: &str = "io.pond.state";
 pub(super) const STAGED: [&str; 5] =
     ["/etc/group", "/etc/hostname", "/etc/hosts", "/etc/passwd", "/etc/resolv.conf"];
 
-/// Parts of /proc that tell of the host or act on it, and all of /sys, which a native job does not have either.
-const MASKED: [&str; 16] = [
+/// What an engine mounts by itself and a native job does not have: devices and modules, control groups, message queues,
+/// terminals. An empty directory takes its place. A mask would lie over it, and gVisor knows no masks.
+const COVERED: [&str; 4] = ["/dev/mqueue", "/dev/pts", "/sys", "/sys/fs/cgroup"];
+const EMPTY: &str = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555";
+
+/// Parts of /proc that tell of the host or act on it.
+const MASKED: [&str; 14] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/cmdline",
@@ -42,8 +47,6 @@ const MASKED: [&str; 16] = [
     "/proc/sysrq-trigger",
     "/proc/timer_list",
     "/proc/timer_stats",
-    "/sys",
-    "/sys/firmware",
 ];
 const READ_ONLY: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
 
@@ -97,7 +100,7 @@ pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
     let labels = [(JOB_LABEL, facts.job), (STATE_LABEL, facts.state)];
     Ok(Create {
         hostname: facts.plan.hostname.clone(),
-        user: format!("{0}:{0}", facts.id),
+        user: user(first_user(facts)),
         image: facts.image.to_owned(),
         entrypoint: vec![PROGRAM.to_owned()],
         cmd: vec![facts.nonce.to_owned()],
@@ -129,6 +132,7 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
         userns_mode: "host".to_owned(),
         privileged: false,
         cap_drop: texts(&["ALL"]),
+        cap_add: texts(capabilities(facts.kernel)),
         security_opt: vec!["no-new-privileges".to_owned(), format!("seccomp={}", seccomp::profile()?)],
         readonly_rootfs: true,
         masked_paths: texts(&MASKED),
@@ -148,10 +152,31 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
     })
 }
 
+/// Whose the container's streams are. On gVisor a job opens what belongs to its own user, wherever it is open, so pid 1
+/// starts there as somebody else and becomes the job's user before there is a job.
+pub(super) fn first_user(facts: &Facts<'_>) -> u32 {
+    match facts.kernel {
+        Kernel::Host | Kernel::Machine => facts.id,
+        Kernel::Gvisor => 0,
+    }
+}
+
+fn user(id: u32) -> String {
+    format!("{id}:{id}")
+}
+
+/// What pid 1 needs to become the job's user and to leave nothing to be had; in gVisor's own kernel, not the host's.
+fn capabilities(kernel: Kernel) -> &'static [&'static str] {
+    match kernel {
+        Kernel::Host | Kernel::Machine => &[],
+        Kernel::Gvisor => &["SETGID", "SETPCAP", "SETUID"],
+    }
+}
+
 /// gVisor is a process of the host whose threads count as well.
 const GVISOR_THREADS: u64 = 256;
 
-fn own_threads(kernel: Kernel) -> u64 {
+pub(super) fn own_threads(kernel: Kernel) -> u64 {
     match kernel {
         // A machine's own threads are not in the job's group.
         Kernel::Host | Kernel::Machine => 0,
@@ -160,22 +185,26 @@ fn own_threads(kernel: Kernel) -> u64 {
 }
 
 fn tmpfs_mounts(facts: &Facts<'_>) -> BTreeMap<String, String> {
-    let everybodys = |cap| format!("{},mode=1777", tmpfs(cap));
-    let mut mounts = vec![("/dev/shm", everybodys(facts.plan.shm)), ("/tmp", everybodys(facts.plan.tmp))];
+    let mut mounts = vec![
+        ("/dev/shm", tmpfs(facts.plan.shm, "1777", facts.id)),
+        ("/tmp", tmpfs(facts.plan.tmp, "1777", facts.id)),
+    ];
     match facts.transfer {
         Transfer::Bind => {}
         Transfer::Stream => {
             let [workspace, home] = rooms(facts.limits);
-            let of = |owner: u32, cap| format!("{},mode=0755,uid={owner},gid={owner}", tmpfs(cap));
-            mounts.push((WORKSPACE, of(owner(facts.plan, facts.id), workspace)));
-            mounts.push((HOME, of(facts.id, home)));
+            mounts.push((WORKSPACE, tmpfs(workspace, "0755", owner(facts.plan, facts.id))));
+            mounts.push((HOME, tmpfs(home, "0755", facts.id)));
         }
     }
+    mounts.extend(COVERED.map(|path| (path, EMPTY.to_owned())));
     mounts.into_iter().map(|(path, options)| (path.to_owned(), options)).collect()
 }
 
-fn tmpfs(cap: TmpfsCap) -> String {
-    format!("rw,exec,nosuid,nodev,size={},nr_inodes={}", cap.bytes, cap.inodes)
+/// Somebody's own: an engine gives a mount the rights that the directory has in the image, whatever mode it is asked for.
+fn tmpfs(cap: TmpfsCap, mode: &str, owner: u32) -> String {
+    let TmpfsCap { bytes, inodes } = cap;
+    format!("rw,exec,nosuid,nodev,size={bytes},nr_inodes={inodes},mode={mode},uid={owner},gid={owner}")
 }
 
 /// Whose a copy is that travels as a stream. One that the job must not change is somebody else's, of the same job's range.
@@ -189,7 +218,7 @@ pub(super) fn owner(plan: &JailPlan, job: u32) -> u32 {
 /// What fills a directory of the container from its input.
 pub(super) fn unpacker(target: &str, owner: u32) -> Exec {
     Exec {
-        user: format!("{owner}:{owner}"),
+        user: user(owner),
         cmd: [PROGRAM, UNPACK, target].map(str::to_owned).to_vec(),
         env: Vec::new(),
         working_dir: "/".to_owned(),

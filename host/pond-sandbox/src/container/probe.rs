@@ -1,11 +1,12 @@
 //! What engine this host has, and which of its runtimes is which backend. A backend whose runtime is not there does not exist.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use http::Method;
 use pond_policy::backend::Backend;
 use pond_wire::contained::{Kernel, Transfer};
+use serde::Serialize;
 
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::request::{Info, Runtime, Version};
@@ -92,16 +93,49 @@ impl ApiVersion {
     }
 }
 
-/// Connects to the engine that the settings name, in a version of its language that both speak.
-pub(super) fn engine(settings: &EngineSettings) -> Result<Engine, ProbeFault> {
+/// The engine that answers, for a person to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Answering {
+    pub socket: PathBuf,
+    pub version: String,
+    pub api: String,
+    /// The runtimes that are registered, each with the arguments it gets.
+    pub runtimes: BTreeMap<String, Vec<String>>,
+}
+
+pub fn answering(settings: &EngineSettings) -> Result<Answering, ProbeFault> {
     let socket = socket(settings.docker_host.as_deref())?;
+    let (_, told) = greet(&socket)?;
+    let runtimes = runtimes(&socket)?.into_iter();
+    Ok(Answering {
+        socket,
+        version: told.version,
+        api: told.api_version,
+        runtimes: runtimes.map(|(name, runtime)| (name, runtime.runtime_args)).collect(),
+    })
+}
+
+/// The engine that the settings name, and its runtime for this backend. To answer either question an engine starts programs of
+/// its own, so both are asked at once.
+pub(super) fn open(backend: Backend, settings: &EngineSettings) -> Result<(Engine, Chosen), ProbeFault> {
+    let socket = socket(settings.docker_host.as_deref())?;
+    std::thread::scope(|scope| {
+        let registered = scope.spawn(|| runtimes(&socket));
+        let (engine, _) = greet(&socket)?;
+        let registered = registered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok((engine, choose(&registered, backend, settings)?))
+    })
+}
+
+/// Speaks a version of the engine's language that both know.
+fn greet(socket: &Path) -> Result<(Engine, Version), ProbeFault> {
     let ask = Ask {
         what: "asking the engine's version",
         method: Method::GET,
         path: "/version",
         body: Body::Nothing,
     };
-    let told: Version = Engine::new(&socket, "")?.read(ask)?;
+    let told: Version = Engine::new(socket, "")?.read(ask)?;
     if told.os != "linux" {
         return Err(ProbeFault::NotLinux(told.os));
     }
@@ -109,7 +143,13 @@ pub(super) fn engine(settings: &EngineSettings) -> Result<Engine, ProbeFault> {
     let Some(version) = spoken else {
         return Err(ProbeFault::TooOld { version: told.version, api: told.api_version });
     };
-    Ok(Engine::new(&socket, &format!("/v{version}"))?)
+    Ok((Engine::new(socket, &format!("/v{version}"))?, told))
+}
+
+fn runtimes(socket: &Path) -> Result<BTreeMap<String, Runtime>, EngineFault> {
+    let ask =
+        Ask { what: "asking the engine's runtimes", method: Method::GET, path: "/info", body: Body::Nothing };
+    Engine::new(socket, "")?.read(ask).map(|Info { runtimes }| runtimes)
 }
 
 fn socket(docker_host: Option<&str>) -> Result<PathBuf, ProbeFault> {
@@ -126,17 +166,6 @@ fn socket(docker_host: Option<&str>) -> Result<PathBuf, ProbeFault> {
 fn spoken(newest: &str, oldest: &str) -> Option<ApiVersion> {
     let version = LEAST.max(ApiVersion::parse(oldest)?);
     (version <= ApiVersion::parse(newest)?).then_some(version)
-}
-
-pub(super) fn runtime(
-    engine: &Engine,
-    backend: Backend,
-    settings: &EngineSettings,
-) -> Result<Chosen, ProbeFault> {
-    let ask =
-        Ask { what: "asking the engine's runtimes", method: Method::GET, path: "/info", body: Body::Nothing };
-    let info: Info = engine.read(ask)?;
-    choose(&info.runtimes, backend, settings)
 }
 
 fn choose(

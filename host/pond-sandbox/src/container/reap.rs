@@ -10,6 +10,7 @@ use super::engine::{Ask, Body, Engine, EngineFault};
 use super::plan::{JOB_LABEL, STATE_LABEL};
 use super::request::Inspected;
 use super::stage::{self, StageFault};
+use crate::native::cgroup::kill_all_in;
 use crate::record::JobName;
 use crate::state::StateDir;
 
@@ -25,12 +26,19 @@ pub enum ReclaimFault {
     Stage(#[from] StageFault),
     #[error("looking at the state directory")]
     State(#[source] io::Error),
+    #[error("killing what is left of the container")]
+    Kill(#[source] io::Error),
 }
 
 impl ReclaimFault {
-    /// The engine is not there: what it holds can only be removed when it is back.
+    /// The engine is not there, or somebody else is: what it holds can only be removed when it is back.
     pub(crate) fn is_absence(&self) -> bool {
-        matches!(self, Self::Engine(EngineFault::Connect { .. } | EngineFault::Silent { .. }))
+        matches!(
+            self,
+            Self::Engine(
+                EngineFault::Connect { .. } | EngineFault::Silent { .. } | EngineFault::Stranger { .. }
+            )
+        )
     }
 }
 
@@ -86,7 +94,11 @@ pub(crate) fn reclaim(
     let engine = Engine::new(socket, "")?;
     let state_id = state_id(state).map_err(ReclaimFault::State)?;
     match inspect(&engine, name)? {
-        Some(found) if is_ours(&found, job, &state_id) => Ok(remove(&engine, &found.id)?),
+        Some(found) if is_ours(&found, job, &state_id) => {
+            // A runtime that failed half-way has left processes that the engine does not count as the container's.
+            kill_all_in(&found.id).map_err(ReclaimFault::Kill)?;
+            Ok(remove(&engine, &found.id)?)
+        }
         Some(_) | None => Ok(()),
     }
 }

@@ -20,7 +20,7 @@ use super::canary::{Mismatch, Nonce, Outside, Program, judge};
 use super::frames::{Frames, FramesFault};
 use super::transfer::{Incoming, TransferFault};
 use crate::native::STOP_WORD;
-use crate::native::cgroup::{self, Usage};
+use crate::native::cgroup::{CgroupFault, Foreign, Usage};
 
 /// How long an engine may take to tell of what a dead container had written.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -49,6 +49,8 @@ pub enum RelayFault {
     Mismatch(#[from] Mismatch),
     #[error("pid 1 of the container sent evidence that cannot be read")]
     Evidence(#[source] serde_json::Error),
+    #[error("reading what the container used")]
+    Counters(#[source] CgroupFault),
     #[error("killing the container")]
     Kill(#[source] io::Error),
 }
@@ -60,6 +62,8 @@ pub(super) struct Relay {
     /// Pid 1 as this host sees it, or the process that stands for it.
     pub(super) process: OwnedFd,
     pub(super) pid: Pid,
+    /// Its control groups.
+    pub(super) groups: Foreign,
     /// Until pid 1 is dead.
     pub(super) report: Option<OwnedFd>,
     pub(super) lifeline: Option<OwnedFd>,
@@ -71,9 +75,9 @@ pub(super) struct Relay {
     pub(super) kernel: Kernel,
     /// Pond's own file, which is pid 1.
     pub(super) executable: String,
-    /// What only pid 1 of this container is called with, and who it is.
+    /// What only pid 1 of this container is called with, and who it is when it begins.
     pub(super) nonce: String,
-    pub(super) id: u32,
+    pub(super) first_user: u32,
     /// Where the job's files go when they come out, until they have.
     pub(super) incoming: Option<Incoming>,
 }
@@ -159,6 +163,10 @@ impl Relay {
             // Nobody can report any more.
             transit.dead_since = Some(Instant::now());
             self.report = None;
+            if transit.usage.is_none() {
+                // Killed, perhaps for memory. The engine removes the groups, but not before it has heard of this too.
+                transit.usage = self.groups.usage().ok();
+            }
         }
         if lifeline && transit.handing_over.is_none() {
             self.kill()?;
@@ -347,7 +355,7 @@ impl Relay {
                 | Kind::Input
                 | Kind::InputEnd
                 | Kind::Stop
-                | Kind::Leave => self.pass_on(Report::decode(&payload)?, transit),
+                | Kind::Leave => self.pass_on(Report::decode(&payload)?, transit)?,
             }
             self.flush(transit)?;
         }
@@ -361,16 +369,16 @@ impl Relay {
         let theirs = of(&format!("/proc/{}/exe", self.pid.as_raw_nonzero()))?;
         let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
         let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
-        Ok(Outside { boot_id, version, program, nonce: seen(&self.nonce, self.id)? })
+        Ok(Outside { boot_id, version, program, nonce: seen(&self.nonce, self.first_user)? })
     }
 
-    fn pass_on(&mut self, report: Report, transit: &mut Transit) {
+    fn pass_on(&mut self, report: Report, transit: &mut Transit) -> Result<(), RelayFault> {
         let upper = [self.upper.as_fd()];
         let descriptors: &[BorrowedFd<'_>] = match report {
             Report::Prepared => &upper,
             Report::Exited { .. } | Report::Signaled { .. } => {
-                // While pid 1 waits for a farewell its control group is still there to be read.
-                transit.usage = cgroup::usage_of(self.pid).ok();
+                // While pid 1 waits for a farewell its control groups are there to be read.
+                transit.usage = Some(self.groups.usage().map_err(RelayFault::Counters)?);
                 if self.incoming.is_some() {
                     transit.handing_over.get_or_insert_with(Instant::now);
                     transit.last_piece.get_or_insert_with(Instant::now);
@@ -390,6 +398,7 @@ impl Relay {
         if transit.handing_over.is_some() {
             self.report = None;
         }
+        Ok(())
     }
 
     /// As much as everybody takes now. What nobody takes any more is dropped.
@@ -422,11 +431,11 @@ impl Relay {
     }
 }
 
-/// Whether a process of this host was called as pid 1 of the container was. Only those of the job's own id are asked: what a
-/// process was called with lies in its memory, and whoever owns that can make a reader wait.
-fn seen(nonce: &str, id: u32) -> io::Result<Nonce> {
+/// Whether a process of this host was called as pid 1 of the container was. Only those of its own user are asked: what a process
+/// was called with lies in its memory, and whoever owns that can make a reader wait.
+fn seen(nonce: &str, user: u32) -> io::Result<Nonce> {
     let called = [PROGRAM, nonce].map(|word| format!("{word}\0")).concat();
-    let owner = format!("\nUid:\t{id}\t");
+    let owner = format!("\nUid:\t{user}\t");
     for entry in std::fs::read_dir("/proc")? {
         let process = entry?.path();
         // A process may end while it is looked at.

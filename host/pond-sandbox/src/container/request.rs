@@ -44,6 +44,7 @@ pub(super) struct HostConfig {
     pub(super) userns_mode: String,
     pub(super) privileged: bool,
     pub(super) cap_drop: Vec<String>,
+    pub(super) cap_add: Vec<String>,
     pub(super) security_opt: Vec<String>,
     pub(super) readonly_rootfs: bool,
     pub(super) masked_paths: Vec<String>,

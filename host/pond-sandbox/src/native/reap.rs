@@ -2,7 +2,7 @@
 //! descriptors; what can be left is an empty control group, a record, a half-prepared disk and a half-written result. What a
 //! job did on the network happened whatever became of it, so its gateway's word is put aside and not removed with the rest.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -29,18 +29,24 @@ pub enum SweepFault {
 const PUT_ASIDE: usize = 50;
 
 /// What a sweep removed.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Swept {
     pub jobs: Vec<String>,
+    /// What could not be removed now. Its record stays, and no other job has to wait for it.
+    pub stuck: Vec<SweepFault>,
 }
 
-/// Idempotent: a second sweep finds nothing.
+/// Idempotent: a second sweep finds nothing but what is stuck.
 pub fn sweep(state: &StateDir) -> Result<Swept, SweepFault> {
     let mut swept = Swept::default();
     for dead in record::dead(state)? {
         match remove(state, &dead.job, dead.made.as_ref()) {
             // Its record stays until the engine is back; no other job has to wait for that.
             Err(SweepFault::Container(fault)) if fault.is_absence() => continue,
+            Err(fault @ (SweepFault::Directory { .. } | SweepFault::PutAside { .. })) => {
+                swept.stuck.push(fault);
+                continue;
+            }
             other => other?,
         }
         swept.jobs.push(dead.job.as_str().to_owned());
@@ -69,7 +75,8 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
         .map_err(|source| SweepFault::PutAside { path: state.unfinished(), source })?;
     for directory in elsewhere.filter(ours).into_iter().chain([state.workshop(job), run]) {
         match std::fs::remove_dir_all(&directory) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            // A directory that was to be made below a file never was.
+            Err(source) if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(SweepFault::Directory { path: directory, source });
             }
             Ok(()) | Err(_) => {}
@@ -83,7 +90,7 @@ fn put_aside(state: &StateDir, job: &JobName, record: &Path) -> io::Result<()> {
     match record.symlink_metadata() {
         Ok(found) if found.is_file() && found.len() > 0 => {}
         Ok(_) => return Ok(()),
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(fault) if fault.kind() == ErrorKind::NotFound => return Ok(()),
         Err(fault) => return Err(fault),
     }
     let room = state.unfinished();
@@ -118,10 +125,34 @@ mod tests {
                 std::fs::create_dir_all(directory).unwrap();
             }
             std::os::unix::fs::symlink(&target, state.output_mark(&job)).unwrap();
-            assert_eq!(sweep(&state).unwrap(), Swept { jobs: vec!["dead".to_owned()] });
+            let swept = sweep(&state).unwrap();
+            assert_eq!((swept.jobs, swept.stuck.len()), (vec!["dead".to_owned()], 0));
             let left = [target.exists(), state.runs().join("dead").exists(), state.workshop(&job).exists()];
             assert_eq!(left, [stays, false, false], "{name}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_removed_keeps_nobody_else_waiting() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&place.path().join("state")).unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let die = |name: &str, output: PathBuf| {
+            let job = JobName::try_from(name.to_owned()).unwrap();
+            std::fs::create_dir_all(state.runs().join(name)).unwrap();
+            std::os::unix::fs::symlink(output, state.output_mark(&job)).unwrap();
+            let record = Record { job, made: Made::Native { cgroups: Vec::new() } };
+            drop(Live::write(&state, record).unwrap());
+        };
+        die("below-a-file", file.join(".pond-below-a-file"));
+        assert_eq!(sweep(&state).unwrap().jobs, ["below-a-file"]);
+        // No file system knows such a name, so nobody can tell whether it is gone.
+        die("stuck", place.path().join("x".repeat(300)).join(".pond-stuck"));
+        die("other", place.path().join(".pond-other"));
+        let swept = sweep(&state).unwrap();
+        assert_eq!((swept.jobs, swept.stuck.len()), (vec!["other".to_owned()], 1));
+        assert_eq!(sweep(&state).unwrap().stuck.len(), 1, "its record stays");
     }
 
     #[test]

@@ -257,6 +257,11 @@ impl Running {
         }
     }
 
+    /// A step of the launch failed, whether or not everybody has let go by now.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.ending, Some(Ending::NotLaunched { .. }))
+    }
+
     /// Lets a job begin that was launched to wait for it.
     pub fn go(&self) -> Result<(), RunningFault> {
         self.tell(GO_WORD).map_err(RunningFault::Go)

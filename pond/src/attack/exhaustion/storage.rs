@@ -17,6 +17,8 @@ const SMALL_DISK: Stage = Stage { profile: Some("untrusted-code-test"), ..Stage:
 /// The profile with the fewest inodes; its checkout is read-only, its home is not.
 const FEW_INODES: Stage = Stage { profile: Some("untrusted-code-read"), ..Stage::PLAIN };
 const SMALL_TMP: Stage = Stage { limits: &[("tmpfs_size", "8m")], ..Stage::PLAIN };
+const LITTLE_MEMORY: Stage =
+    Stage { limits: &[("memory", "64m")], evidence: Evidence::OutOfMemory, ..Stage::PLAIN };
 const HOST_IS_FULL: &[(Errno, &str)] = &[(Errno::NOSPC, "the host's own disk has no room for the control")];
 const GIB: u64 = 1 << 30;
 
@@ -44,6 +46,8 @@ pub(super) const CASES: &[Case] = &[
             bomb("/tmp", |scene| make_files(&scene.temporary, 3_000), SMALL_TMP),
             bomb("/dev/shm", |scene| make_files(&scene.shared_memory, 18_000), Stage::PLAIN),
             bomb("disk", |scene| make_files(&scene.home, 101_000), FEW_INODES),
+            // Where no inode is counted, memory is.
+            bomb("as memory", |scene| make_files(&scene.shared_memory, 150_000), LITTLE_MEMORY),
         ],
     },
     Case {
@@ -128,6 +132,12 @@ fn unnamed_file(directory: &str) -> io::Result<()> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o600)) {
         Ok(_) => Ok(()),
+        // Only some kernels can make one.
+        Err(Errno::OPNOTSUPP) => {
+            let path = Path::new(directory).join("pond-attack");
+            File::create_new(&path)?;
+            std::fs::remove_file(path)
+        }
         Err(errno) => Err(errno.into()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use pond_sys::attempt::{self, Kind};
 use rustix::fs::{Gid, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::process::{ForeignRawFd, Pid, PidfdFlags, PidfdGetfdFlags, Signal};
-use rustix::thread::{CapabilitiesSecureBits, CapabilitySet};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, SecureComputingMode};
 
 use super::interfaces::open;
 use crate::attack::accomplice;
@@ -65,7 +66,7 @@ pub(super) const CASES: &[Case] = &[
         probes: &[
             denied("nice", |_| Ok(rustix::process::setpriority_process(None, -5)?))
                 .needs("CAP_SYS_NICE", CapabilitySet::SYS_NICE),
-            denied("real time", |_| attempt::run_in_real_time())
+            denied("real time", |_| run_in_real_time())
                 .needs("CAP_SYS_NICE", CapabilitySet::SYS_NICE)
                 .excused(&[(Errno::PERM, "pond's own control group has no real-time share")]),
             denied("oom score", |_| {
@@ -95,6 +96,7 @@ pub(super) const CASES: &[Case] = &[
             denied("maps", |scene| read_of_init(scene, "maps")),
             denied("mem", |scene| open(&scene.of_init("mem"), OFlags::RDONLY)),
             denied("fd", |scene| std::fs::read_dir(scene.of_init("fd")).map(drop)),
+            denied("open descriptors", open_descriptor_of_init),
             denied("root", |scene| open(&scene.of_init("root/."), OFlags::PATH)),
             denied("cwd", |scene| open(&scene.of_init("cwd/."), OFlags::PATH)),
             absent("secret in a process", marker_in_any_process),
@@ -108,7 +110,7 @@ pub(super) const CASES: &[Case] = &[
             absent("working directory", |scene| {
                 found(!std::env::current_dir()?.starts_with(&scene.workspace) || !scene.is_inside())
             }),
-            absent("privileges", |_| found(!is_stripped(&own_status()?))),
+            absent("privileges", |_| found(!is_stripped()?)),
             absent("umask", foreign_umask),
             absent("signals", foreign_signals),
             absent("securebits", |_| found(rustix::thread::capabilities_secure_bits()? != SECURE)),
@@ -172,20 +174,32 @@ fn take_descriptor() -> io::Result<()> {
     got(rustix::process::pidfd_getfd(process, number, PidfdGetfdFlags::empty()))
 }
 
-fn own_status() -> io::Result<String> {
-    std::fs::read_to_string("/proc/self/status")
-}
-
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// No capability in any set, none to be had by executing, and a filter that holds.
-fn is_stripped(status: &str) -> bool {
-    let empty = |name: &str| field(status, name).is_some_and(|set| set.bytes().all(|digit| digit == b'0'));
-    ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].into_iter().all(empty)
-        && field(status, "NoNewPrivs") == Some("1")
-        && field(status, "Seccomp") == Some("2")
+/// No capability in any set, none to be had by executing, and a filter that holds. Asked by calls: some kernels' /proc leaves
+/// half of it out.
+fn is_stripped() -> io::Result<bool> {
+    let CapabilitySets { effective, permitted, inheritable } = rustix::thread::capabilities(None)?;
+    let in_bounds = CapabilitySet::all()
+        .iter()
+        .any(|one| matches!(rustix::thread::capability_is_in_bounding_set(one), Ok(true)));
+    // A kernel without such a set has nothing in it.
+    let in_ambient = CapabilitySet::all()
+        .iter()
+        .any(|one| matches!(rustix::thread::capability_is_in_ambient_set(one), Ok(true)));
+    let has_none = effective.is_empty() && permitted.is_empty() && inheritable.is_empty();
+    let is_filtered = rustix::thread::secure_computing_mode()? == SecureComputingMode::Filter;
+    Ok(has_none && !in_bounds && !in_ambient && rustix::thread::no_new_privs()? && is_filtered)
+}
+
+/// A kernel that knows no such policy says "invalid".
+fn run_in_real_time() -> io::Result<()> {
+    attempt::run_in_real_time().map_err(|fault| match Errno::from_io_error(&fault) {
+        Some(Errno::INVAL) => Errno::NOSYS.into(),
+        _ => fault,
+    })
 }
 
 /// As strict as the launcher sets them.
@@ -200,7 +214,8 @@ fn foreign_umask(scene: &Scene) -> io::Result<()> {
     if !scene.is_inside() {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     }
-    found(field(&own_status()?, "Umask") != Some("0022"))
+    let usual = rustix::fs::Mode::from_raw_mode(0o022);
+    found(rustix::process::umask(usual) != usual)
 }
 
 /// Signals that are blocked or ignored at the start; the control blocks them all. A Rust program ignores SIGPIPE by itself.
@@ -209,10 +224,8 @@ fn foreign_signals(scene: &Scene) -> io::Result<()> {
     if !scene.is_inside() {
         attempt::ignore_signals()?;
     }
-    let status = own_status()?;
-    let set =
-        |name| field(&status, name).and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or(Errno::IO);
-    found(set("SigBlk")? != 0 || set("SigIgn")? & !PIPE != 0)
+    let (blocked, ignored) = attempt::silenced_signals()?;
+    found(blocked != 0 || ignored & !PIPE != 0)
 }
 
 fn changed_user(scene: &Scene) -> io::Result<()> {
@@ -241,6 +254,22 @@ fn mount_without_nosuid() -> io::Result<()> {
 fn read_of_init(scene: &Scene, name: &str) -> io::Result<()> {
     let mut byte = [0; 1];
     File::open(scene.of_init(name))?.read(&mut byte).map(drop)
+}
+
+/// Whatever init has open, in whichever direction; the other ends of the probe's own pipes are its own.
+fn open_descriptor_of_init(scene: &Scene) -> io::Result<()> {
+    let file = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(file);
+    let paths = (0..64).map(|number| scene.of_init(&format!("fd/{number}")));
+    let ways = [OFlags::RDONLY, OFlags::WRONLY].map(|way| way | OFlags::NONBLOCK | OFlags::NOCTTY);
+    for (path, way) in paths.flat_map(|path| ways.map(|way| (path.clone(), way))) {
+        if let Ok(opened) = rustix::fs::open(path, way, rustix::fs::Mode::empty())
+            && !(scene.is_inside() && own.contains(&file(opened.as_fd())))
+        {
+            return Ok(());
+        }
+    }
+    Err(Errno::PERM.into())
 }
 
 fn marker_in_any_process(scene: &Scene) -> io::Result<()> {

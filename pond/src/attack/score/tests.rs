@@ -30,6 +30,7 @@ fn kind(probe: &Probe, met: &Met, control: Option<Outcome>, caller: Caller) -> &
         Verdict::Breached(_) => "breached",
         Verdict::Broken(_) => "broken",
         Verdict::NoControl(_) => "no control",
+        Verdict::Differs(_) => "differs",
     }
 }
 

@@ -89,6 +89,43 @@ fn limit(name: &str, value: u64) -> Value {
 
 #[test]
 fn the_request_is_exactly_this() {
+    let host_config = json!({
+        "Runtime": "runc",
+        "NetworkMode": "none", "IpcMode": "none", "CgroupnsMode": "private", "UsernsMode": "host",
+        "Privileged": false, "CapDrop": ["ALL"], "CapAdd": [],
+        "SecurityOpt": ["no-new-privileges", format!("seccomp={}", seccomp::profile().unwrap())],
+        "ReadonlyRootfs": true,
+        "MaskedPaths": [
+            "/proc/acpi", "/proc/asound", "/proc/cmdline", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore",
+            "/proc/key-users", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+            "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
+        ],
+        "ReadonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"],
+        "Mounts": [
+            bound("/usr", "/usr", true),
+            bound("/etc/ld.so.cache", "/etc/ld.so.cache", true),
+            bound("/state/scratch/.job.stage/passwd", "/etc/passwd", true),
+            bound("/opt/pond", "/.pond/init", true),
+            bound("/state/scratch/.job.stage/workspace", "/workspace", false),
+            bound("/state/scratch/.job.stage/home", "/home/pond", false),
+        ],
+        "Tmpfs": {
+            "/dev/mqueue": "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555",
+            "/dev/pts": "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555",
+            "/dev/shm": "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=1777,uid=1879049192,gid=1879049192",
+            "/sys": "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555",
+            "/sys/fs/cgroup": "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555",
+            "/tmp": "rw,exec,nosuid,nodev,size=268435456,nr_inodes=65536,mode=1777,uid=1879049192,gid=1879049192",
+        },
+        "Ulimits": [
+            limit("core", 1), limit("fsize", 4), limit("memlock", 5), limit("msgqueue", 6), limit("nice", 0),
+            limit("nofile", 1), limit("nproc", 2), limit("rtprio", 0), limit("sigpending", 7), limit("stack", 3),
+        ],
+        "Memory": 2_147_483_648_u64, "MemorySwap": 2_147_483_648_u64,
+        "NanoCpus": 2_000_000_000_u64, "PidsLimit": 256,
+        "Init": false, "AutoRemove": false,
+        "LogConfig": { "Type": "none" }, "RestartPolicy": { "Name": "no" },
+    });
     let expected = json!({
         "Hostname": "pond", "User": "1879049192:1879049192", "Image": "sha256:0123",
         "Entrypoint": ["/.pond/init"], "Cmd": ["nonce"], "Env": ["PATH"], "WorkingDir": "/",
@@ -97,51 +134,24 @@ fn the_request_is_exactly_this() {
         "OpenStdin": true, "StdinOnce": true,
         "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Tty": false,
         "NetworkDisabled": true,
-        "HostConfig": {
-            "Runtime": "runc",
-            "NetworkMode": "none", "IpcMode": "none", "CgroupnsMode": "private", "UsernsMode": "host",
-            "Privileged": false, "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges", format!("seccomp={}", seccomp::profile().unwrap())],
-            "ReadonlyRootfs": true,
-            "MaskedPaths": [
-                "/proc/acpi", "/proc/asound", "/proc/cmdline", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore",
-                "/proc/key-users", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
-                "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats", "/sys", "/sys/firmware",
-            ],
-            "ReadonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"],
-            "Mounts": [
-                bound("/usr", "/usr", true),
-                bound("/etc/ld.so.cache", "/etc/ld.so.cache", true),
-                bound("/state/scratch/.job.stage/passwd", "/etc/passwd", true),
-                bound("/opt/pond", "/.pond/init", true),
-                bound("/state/scratch/.job.stage/workspace", "/workspace", false),
-                bound("/state/scratch/.job.stage/home", "/home/pond", false),
-            ],
-            "Tmpfs": {
-                "/dev/shm": "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=1777",
-                "/tmp": "rw,exec,nosuid,nodev,size=268435456,nr_inodes=65536,mode=1777",
-            },
-            "Ulimits": [
-                limit("core", 1), limit("fsize", 4), limit("memlock", 5), limit("msgqueue", 6), limit("nice", 0),
-                limit("nofile", 1), limit("nproc", 2), limit("rtprio", 0), limit("sigpending", 7), limit("stack", 3),
-            ],
-            "Memory": 2_147_483_648_u64, "MemorySwap": 2_147_483_648_u64,
-            "NanoCpus": 2_000_000_000_u64, "PidsLimit": 256,
-            "Init": false, "AutoRemove": false,
-            "LogConfig": { "Type": "none" }, "RestartPolicy": { "Name": "no" },
-        },
+        "HostConfig": host_config,
     });
     let request = requested(Kernel::Host, "runc");
     assert_eq!(request, expected, "{request:#}");
 }
 
 #[test]
-fn gvisor_differs_in_its_runtime_and_in_room_for_its_own_threads() {
+fn gvisor_differs_in_its_runtime_its_first_user_and_in_room_for_its_own_threads() {
     let (mut request, expected) = (requested(Kernel::Gvisor, "runsc"), requested(Kernel::Host, "runc"));
     assert_eq!(request["HostConfig"]["Runtime"], "runsc");
     assert_eq!(request["HostConfig"]["PidsLimit"], 256 + 256);
-    request["HostConfig"]["Runtime"] = expected["HostConfig"]["Runtime"].clone();
-    request["HostConfig"]["PidsLimit"] = expected["HostConfig"]["PidsLimit"].clone();
+    // Pid 1 becomes the job's user by itself: its streams must not be that user's.
+    assert_eq!(request["User"], "0:0");
+    assert_eq!(request["HostConfig"]["CapAdd"], json!(["SETGID", "SETPCAP", "SETUID"]));
+    request["User"] = expected["User"].clone();
+    for part in ["Runtime", "PidsLimit", "CapAdd"] {
+        request["HostConfig"][part] = expected["HostConfig"][part].clone();
+    }
     assert_eq!(request, expected);
 }
 
@@ -161,18 +171,12 @@ fn a_machine_is_given_files_and_room_and_no_directory() {
     );
     let own = "mode=0755,uid=1879049192,gid=1879049192";
     let room = "rw,exec,nosuid,nodev,size=1073741824,nr_inodes=200000";
-    assert_eq!(
-        host["Tmpfs"],
-        json!({
-            "/dev/shm": "rw,exec,nosuid,nodev,size=67108864,nr_inodes=16384,mode=1777",
-            "/home/pond": format!("rw,exec,nosuid,nodev,size=536870912,nr_inodes=200000,{own}"),
-            "/tmp": "rw,exec,nosuid,nodev,size=268435456,nr_inodes=65536,mode=1777",
-            "/workspace": format!("{room},{own}"),
-        })
-    );
+    let (mut rest, mut expected) = (request.clone(), requested(Kernel::Host, "runc"));
+    let mut tmpfs = expected["HostConfig"]["Tmpfs"].clone();
+    tmpfs["/home/pond"] = format!("rw,exec,nosuid,nodev,size=536870912,nr_inodes=200000,{own}").into();
+    tmpfs["/workspace"] = format!("{room},{own}").into();
+    assert_eq!(host["Tmpfs"], tmpfs);
     // Everything else is as for any other container.
-    let mut rest = request.clone();
-    let mut expected = requested(Kernel::Host, "runc");
     for field in ["Runtime", "Mounts", "Tmpfs"] {
         rest["HostConfig"][field].take();
         expected["HostConfig"][field].take();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
 use rustix::io::Errno;
 
-use super::fault::{CgroupFault, Controller};
+use super::fault::CgroupFault;
 use super::host::{Duty, Hierarchy};
 use super::settings::{self, Absent, CgroupLimits, Setting};
 use super::usage::Usage;
@@ -238,12 +238,9 @@ impl Group {
             Duty::Everything => usage.read_unified(directory),
             Duty::Killing => usage.read_cpu_time(directory),
             Duty::Clearing => Ok(()),
-            Duty::Limits(controllers) => controllers.iter().try_for_each(|controller| match controller {
-                Controller::Memory => usage.read_legacy_memory(directory),
-                Controller::Cpu => usage.read_legacy_cpu(directory),
-                Controller::Pids => usage.read_pids(directory),
-                Controller::CpuAccounting => usage.read_legacy_accounting(directory),
-            }),
+            Duty::Limits(controllers) => {
+                controllers.iter().try_for_each(|controller| usage.read_legacy(*controller, directory))
+            }
         }
     }
 
@@ -272,7 +269,7 @@ pub(super) fn directory_name(name: &str) -> String {
 }
 
 /// Unknown counts as yes.
-fn host_swaps() -> bool {
+pub(super) fn host_swaps() -> bool {
     files::read_path("/proc/swaps").map_or(true, |swaps| swaps.lines().count() > 1)
 }
 

@@ -24,7 +24,7 @@ mod live_tests;
 pub use around::Around;
 pub use delegate::delegate;
 pub use fault::{CgroupFault, Controller, Remedy};
-pub(crate) use foreign::{is_in_group_named, usage_of};
+pub(crate) use foreign::{Foreign, kill_all_in};
 pub use host::{CgroupHost, Mode};
 pub use job::{Birthplace, Entry, JobCgroup, reclaim};
 pub use settings::CgroupLimits;

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
+use super::fault::Controller;
 use super::files;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,28 +32,37 @@ impl Usage {
         Ok(())
     }
 
+    pub(super) fn read_legacy(&mut self, controller: Controller, group: BorrowedFd<'_>) -> Result<(), Errno> {
+        match controller {
+            Controller::Memory => self.read_legacy_memory(group),
+            Controller::Cpu => self.read_legacy_cpu(group),
+            Controller::Pids => self.read_pids(group),
+            Controller::CpuAccounting => self.read_legacy_accounting(group),
+        }
+    }
+
     pub(super) fn read_cpu_time(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
         self.cpu_usec = field(group, "cpu.stat", "usage_usec")?;
         Ok(())
     }
 
-    pub(super) fn read_legacy_memory(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn read_legacy_memory(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
         self.memory_peak_bytes = number(group, "memory.max_usage_in_bytes")?;
         self.oom_kills = field(group, "memory.oom_control", "oom_kill")?;
         Ok(())
     }
 
-    pub(super) fn read_legacy_cpu(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn read_legacy_cpu(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
         self.cpu_throttled_periods = field(group, "cpu.stat", "nr_throttled")?;
         Ok(())
     }
 
-    pub(super) fn read_legacy_accounting(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn read_legacy_accounting(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
         self.cpu_usec = number(group, "cpuacct.usage")?.map(|nanoseconds| nanoseconds / 1000);
         Ok(())
     }
 
-    pub(super) fn read_pids(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn read_pids(&mut self, group: BorrowedFd<'_>) -> Result<(), Errno> {
         self.pids_peak = number(group, "pids.peak")?;
         self.pids_denied = field(group, "pids.events", "max")?;
         Ok(())

@@ -1,0 +1,59 @@
+//! What a job wrote, piece by piece, and its end. The pieces form a chain whose head the signed statement repeats.
+
+use serde::{Deserialize, Serialize};
+
+use super::lease::Lease;
+use super::value::{Blob, Hash, Version};
+
+/// The most output in one call.
+pub const MOST_CHUNK_BYTES: usize = 256 << 10;
+pub(super) const MOST_STATEMENT_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+    Terminal,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chunk {
+    pub version: Version,
+    pub lease: Lease,
+    pub stream: Stream,
+    pub seq: u64,
+    pub offset: u64,
+    pub bytes: Blob<MOST_CHUNK_BYTES>,
+    /// The SHA-256 over this chunk, its place and the chain before it.
+    pub head: Hash,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
+pub enum ChunkReply {
+    /// Stored, now or before. A server that is behind asks for a pause.
+    Stored { version: Version, pause_milliseconds: u32 },
+    /// Not what comes next: this does.
+    Expected { version: Version, seq: u64, offset: u64 },
+    /// The stream is at its limit; the rest is dropped, and the statement says so.
+    Full { version: Version },
+}
+
+/// The job is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Complete {
+    pub version: Version,
+    pub lease: Lease,
+    /// What happened, signed with the worker's pinned key.
+    pub statement: Blob<MOST_STATEMENT_BYTES>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
+pub enum CompleteReply {
+    /// The result counts, now or since an earlier call with the same bytes.
+    Accepted { version: Version },
+}

@@ -1,0 +1,57 @@
+//! Holding a job: every call names the lease it speaks under, and a lease that is over answers nothing else.
+
+use serde::{Deserialize, Serialize};
+
+use super::value::{Code, Id, Version};
+
+/// Which job, and which time it was given out. A higher epoch ends every lower one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lease {
+    pub job: Id,
+    pub epoch: u64,
+}
+
+/// The worker begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acknowledge {
+    pub version: Version,
+    pub lease: Lease,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcknowledgeReply {
+    pub version: Version,
+    pub lease_seconds: u32,
+}
+
+/// The worker is alive, and this is what the job has cost until now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    pub version: Version,
+    pub lease: Lease,
+    pub cost_microcents: u64,
+    pub egress_bytes: u64,
+    pub output_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatReply {
+    pub version: Version,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
+pub enum Verdict {
+    /// The lease holds for this long from now.
+    Continue { lease_seconds: u32 },
+    /// Kill the job; its result so far is wanted.
+    Cancel { reason: Code },
+    /// The job is somebody else's. Kill it; nothing of it is wanted.
+    Lost {},
+}

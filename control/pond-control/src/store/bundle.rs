@@ -1,0 +1,166 @@
+//! Encrypted source bundles: where the ciphertext lies, the key that opens it (at rest under the vault), and the one-time
+//! tokens by which a lease holder fetches it. A stolen token gives ciphertext, and only to the worker it was made for.
+
+use pond_policy::name::Project;
+use pond_seal::Digest;
+use pond_seal::vault::{Place, VaultFault};
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::Store;
+use super::engine::{Fault, args};
+use super::id::{BundleId, Moment, RunId};
+use super::journal::{self, Action, Actor, Change};
+use super::lease::Lease;
+
+/// A bundle whose ciphertext is stored already.
+#[derive(Clone, Copy, Debug)]
+pub struct NewBundle<'a> {
+    pub run: &'a RunId,
+    pub project: &'a Project,
+    /// Where the ciphertext lies, as its keeper says.
+    pub place: &'a str,
+    /// Of the ciphertext.
+    pub digest: Digest,
+    pub size: u64,
+    pub key: &'a [u8],
+}
+
+/// What a token was good for.
+#[derive(Debug)]
+pub struct Redeemed {
+    pub bundle: BundleId,
+    pub place: String,
+    pub digest: Digest,
+    pub size: u64,
+    pub key: Zeroizing<Vec<u8>>,
+    /// How often it has been sent, this time included. More than once means that an answer got lost, or worse.
+    pub sent: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BundleFault {
+    #[error(transparent)]
+    Store(#[from] Fault),
+    #[error("the bundle's key, at rest")]
+    Vault(#[from] VaultFault),
+    #[error("the token is good for nothing: unknown, expired, of another worker, or of a lease that is over")]
+    Token,
+    #[error("the lease is over")]
+    Stale,
+}
+
+impl Store {
+    pub async fn store_bundle(
+        &self,
+        bundle: NewBundle<'_>,
+        actor: &Actor,
+        now: Moment,
+    ) -> Result<BundleId, BundleFault> {
+        let id = BundleId::new(now)?;
+        let project = bundle.project.as_str();
+        let ring = self.ring();
+        let key = ring.seal(key_place(&id, project), bundle.key)?;
+        let mut tx = self.engine.write().await?;
+        tx.run(
+            "INSERT INTO bundle (id, run_id, project, place, digest, size, kid, key, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            args![
+                &id,
+                bundle.run,
+                project,
+                bundle.place,
+                &bundle.digest,
+                bundle.size,
+                &ring.active().to_string(),
+                key.as_slice(),
+                now
+            ],
+        )
+        .await?;
+        let detail = json!({"bundle": id.as_str(), "digest": bundle.digest.to_string(), "size": bundle.size});
+        let change = about((project, bundle.run), actor, Action::BundleStored, &id, detail);
+        journal::write(&mut tx, now, &change).await?;
+        tx.commit().await?;
+        Ok(id)
+    }
+
+    /// A token for the holder of a lease, of which the store knows only the digest.
+    pub async fn issue_bundle_token(
+        &self,
+        bundle: &BundleId,
+        lease: &Lease,
+        token: &Digest,
+        expires_at: Moment,
+    ) -> Result<(), BundleFault> {
+        let mut tx = self.engine.write().await?;
+        let issued = tx
+            .run(
+                "INSERT INTO bundle_token (token, bundle_id, job_id, worker_id, epoch, expires_at, sent)
+                 SELECT $1, bundle.id, job.id, job.worker_id, job.epoch, $6, 0
+                 FROM bundle JOIN job ON job.run_id = bundle.run_id
+                 WHERE bundle.id = $2 AND job.id = $3 AND job.worker_id = $4 AND job.epoch = $5 AND job.state <> 'queued'",
+                args![token, bundle, &lease.job, &lease.worker, lease.epoch, expires_at],
+            )
+            .await?;
+        if issued == 0 {
+            return Err(BundleFault::Stale);
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// One statement decides. The same worker under the same lease may ask again, and is counted.
+    pub async fn redeem_bundle(
+        &self,
+        token: &Digest,
+        lease: &Lease,
+        now: Moment,
+    ) -> Result<Redeemed, BundleFault> {
+        let mut tx = self.engine.write().await?;
+        let row = tx
+            .row(
+                "UPDATE bundle_token SET redeemed_at = COALESCE(redeemed_at, $5), sent = sent + 1
+                 WHERE token = $1 AND job_id = $2 AND worker_id = $3 AND epoch = $4 AND expires_at > $5
+                   AND EXISTS (SELECT 1 FROM job WHERE job.id = $2 AND job.worker_id = $3 AND job.epoch = $4
+                               AND job.state <> 'queued')
+                 RETURNING bundle_id, sent",
+                args![token, &lease.job, &lease.worker, lease.epoch, now],
+            )
+            .await?
+            .ok_or(BundleFault::Token)?;
+        let (id, sent) = (row.read("bundle_id", BundleId::parse)?, row.count("sent")?);
+        let sql = "SELECT run_id, project, place, digest, size, key FROM bundle WHERE id = $1";
+        let row = tx.row(sql, args![&id]).await?.ok_or(Fault::Unreadable { column: "bundle_id" })?;
+        let (project, run) = (row.text("project")?, row.read("run_id", RunId::parse)?);
+        let key = self.ring().open(key_place(&id, &project), &row.bytes("key")?)?;
+        let actor = Actor::Worker(lease.worker.clone());
+        let detail = json!({"job": lease.job.as_str(), "epoch": lease.epoch, "sent": sent});
+        let change = about((&project, &run), &actor, Action::BundleRedeemed, &id, detail);
+        journal::write(&mut tx, now, &change).await?;
+        tx.commit().await?;
+        let (place, digest, size) = (row.text("place")?, row.digest("digest")?, row.count("size")?);
+        Ok(Redeemed { bundle: id, place, digest, size, key, sent })
+    }
+}
+
+pub(super) fn key_place<'a>(id: &'a BundleId, tenant: &'a str) -> Place<'a> {
+    Place { table: "bundle", row: id.as_str(), column: "key", tenant }
+}
+
+fn about<'a>(
+    (project, run): (&'a str, &'a RunId),
+    actor: &'a Actor,
+    action: Action,
+    id: &'a BundleId,
+    detail: serde_json::Value,
+) -> Change<'a> {
+    Change {
+        actor,
+        action,
+        project: Some(project),
+        run: Some(run),
+        stage: None,
+        subject: id.as_str(),
+        detail,
+    }
+}

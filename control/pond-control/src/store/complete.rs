@@ -1,0 +1,166 @@
+//! A result arrives. It is accepted once: while its lease holds, in one transaction with the end of the job.
+//!
+//! The caller has verified the envelope; nothing here reads it. A result of a lease that is over is stale, unless it is, byte
+//! for byte, the one that was accepted: then the answer got lost on the way and is given again.
+
+use pond_policy::stage::{Event, State};
+use pond_seal::Digest;
+use serde_json::json;
+
+use super::Store;
+use super::engine::{Fault, Tx, args};
+use super::flow::{End, HeldRun, LiveJob, after};
+use super::id::Moment;
+use super::journal::{Action, Actor};
+use super::lease::Lease;
+
+/// What a verified result says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Succeeded,
+    Failed,
+    /// The result did not verify.
+    Rejected,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Completion<'a> {
+    pub lease: &'a Lease,
+    pub outcome: Outcome,
+    /// For people: what failed, what did not verify.
+    pub reason: &'a str,
+    /// The signed envelope, exactly as it came.
+    pub envelope: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completed {
+    /// It counts. The stage is now in this state: ended, or queued for another try.
+    Accepted(State),
+    /// It was accepted before.
+    Replayed,
+    /// Somebody else has the job, or it is over.
+    Stale,
+}
+
+impl Outcome {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Succeeded, Self::Failed, Self::Rejected].into_iter().find(|outcome| outcome.name() == name)
+    }
+
+    fn event(self, try_again: bool) -> Event {
+        match self {
+            Self::Succeeded => Event::Accept,
+            Self::Failed if try_again => Event::Retry,
+            Self::Failed => Event::Fail,
+            Self::Rejected => Event::Reject,
+        }
+    }
+}
+
+impl Store {
+    pub async fn complete(&self, completion: Completion<'_>, now: Moment) -> Result<Completed, Fault> {
+        let mut tx = self.engine.write().await?;
+        let Some(mut run) = HeldRun::of_job(&mut tx, &completion.lease.job).await? else {
+            return replayed(tx, completion).await;
+        };
+        let Some((job, tries)) = take_job(&mut tx, completion.lease).await? else {
+            return replayed(tx, completion).await;
+        };
+        let state = state_after(&job, tries, completion.outcome)?;
+        store_result(&mut tx, &run, &job, completion, now).await?;
+        let actor = Actor::Worker(completion.lease.worker.clone());
+        if state == State::Queued {
+            run.queue(&mut tx, (&job.stage, job.class, job.attempt + 1), now).await?;
+        } else {
+            let reason = if job.cancel { "the run was cancelled" } else { completion.reason };
+            run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;
+        }
+        tx.commit().await?;
+        Ok(Completed::Accepted(state))
+    }
+}
+
+/// The live job of this lease and the tries of its stage. The row goes: from here on the lease is over.
+async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64)>, Fault> {
+    let row = tx
+        .row(
+            "DELETE FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'
+             RETURNING id, stage_id, class_id, attempt, state, cancel,
+                (SELECT tries FROM stage WHERE stage.id = job.stage_id) AS tries",
+            args![&lease.job, &lease.worker, lease.epoch],
+        )
+        .await?;
+    row.map(|row| Ok((LiveJob::read(&row)?, row.int("tries")?))).transpose()
+}
+
+/// A result may overtake the word that the job started; then both count at once.
+fn state_after(job: &LiveJob, tries: i64, outcome: Outcome) -> Result<State, Fault> {
+    let started = match job.state {
+        State::Leased => after(job.state, &[Event::Start])?,
+        State::Queued
+        | State::Running
+        | State::Verifying
+        | State::Succeeded
+        | State::Failed
+        | State::Cancelled
+        | State::Refused => job.state,
+    };
+    let verdict = if job.cancel { Event::Cancel } else { outcome.event(job.attempt < tries) };
+    Ok(after(started, &[Event::Finish, verdict])?)
+}
+
+async fn store_result(
+    tx: &mut Tx,
+    run: &HeldRun,
+    job: &LiveJob,
+    completion: Completion<'_>,
+    now: Moment,
+) -> Result<(), Fault> {
+    let Completion { lease, outcome, envelope, .. } = completion;
+    let digest = Digest::of(envelope);
+    tx.run(
+        "INSERT INTO result (job_id, stage_id, worker_id, epoch, attempt, outcome, digest, envelope, at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        args![
+            &lease.job,
+            &job.stage,
+            &lease.worker,
+            lease.epoch,
+            job.attempt,
+            outcome.name(),
+            &digest,
+            envelope,
+            now
+        ],
+    )
+    .await?;
+    let actor = Actor::Worker(lease.worker.clone());
+    let detail = json!({
+        "job": lease.job.as_str(), "epoch": lease.epoch, "outcome": outcome.name(), "envelope": digest.to_string(),
+    });
+    run.tell(tx, (&actor, Action::ResultAccepted), &job.stage, detail, now).await
+}
+
+async fn replayed(mut tx: Tx, completion: Completion<'_>) -> Result<Completed, Fault> {
+    let Completion { lease, envelope, .. } = completion;
+    let row = tx
+        .row(
+            "SELECT digest FROM result WHERE job_id = $1 AND worker_id = $2 AND epoch = $3",
+            args![&lease.job, &lease.worker, lease.epoch],
+        )
+        .await?;
+    let accepted = row.map(|row| row.digest("digest")).transpose()?;
+    tx.commit().await?;
+    Ok(if accepted == Some(Digest::of(envelope)) { Completed::Replayed } else { Completed::Stale })
+}

@@ -1,0 +1,147 @@
+//! Everything in which the two engines differ. A statement that is not here is the same text on both.
+
+/// Which engine a statement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// A step of the schema. Once released it is never edited: the store remembers its digest.
+#[derive(Debug)]
+pub(super) struct Migration {
+    pub(super) version: i64,
+    pub(super) sql: &'static str,
+}
+
+const SQLITE: [Migration; 1] =
+    [Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") }];
+const POSTGRES: [Migration; 1] =
+    [Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") }];
+
+impl Dialect {
+    pub(super) fn migrations(self) -> &'static [Migration] {
+        match self {
+            Self::Sqlite => &SQLITE,
+            Self::Postgres => &POSTGRES,
+        }
+    }
+
+    /// Where versions are written, made under a lock that control planes starting together wait for.
+    pub(super) fn versions(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "CREATE TABLE IF NOT EXISTS schema_version (version integer PRIMARY KEY, digest blob NOT NULL, at integer NOT NULL) STRICT"
+            }
+            Self::Postgres => {
+                "SELECT pg_advisory_xact_lock(7236833);
+                 CREATE TABLE IF NOT EXISTS schema_version (version bigint PRIMARY KEY, digest bytea NOT NULL, at bigint NOT NULL)"
+            }
+        }
+    }
+
+    /// Every change to the stages of a run is made by whoever holds its row. Always taken before a job's row.
+    pub(super) fn lock_run(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SELECT id, project, cancel, open_stages FROM run WHERE id = $1",
+            Self::Postgres => {
+                "SELECT id, project, cancel, open_stages FROM run WHERE id = $1 FOR NO KEY UPDATE"
+            }
+        }
+    }
+
+    pub(super) fn lock_run_of_job(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "SELECT id, project, cancel, open_stages FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)"
+            }
+            Self::Postgres => {
+                "SELECT id, project, cancel, open_stages FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)
+                 FOR NO KEY UPDATE"
+            }
+        }
+    }
+
+    /// A worker that is not revoked while this transaction gives it something.
+    pub(super) fn hold_worker(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SELECT state, tags, capabilities FROM worker WHERE id = $1",
+            Self::Postgres => "SELECT state, tags, capabilities FROM worker WHERE id = $1 FOR SHARE",
+        }
+    }
+
+    /// The next job of a class, given to a worker. Jobs that others are about to take are passed over.
+    pub(super) fn take_job(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3
+                 WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1 ORDER BY id LIMIT 1)
+                 RETURNING id, stage_id, run_id, class_id, attempt, epoch"
+            }
+            Self::Postgres => {
+                "WITH next AS MATERIALIZED (
+                     SELECT id FROM job WHERE state = 'queued' AND class_id = $1
+                     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+                 UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3
+                 FROM next WHERE job.id = next.id
+                 RETURNING job.id, stage_id, run_id, class_id, attempt, epoch"
+            }
+        }
+    }
+
+    /// A running job's lease that does not end while this transaction writes under it.
+    pub(super) fn hold_lease(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "SELECT id FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running'"
+            }
+            Self::Postgres => {
+                "SELECT id FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' FOR SHARE"
+            }
+        }
+    }
+
+    /// One change: its audit entry and its event, from the same parameters.
+    pub(super) fn journal(self) -> &'static [&'static str] {
+        match self {
+            Self::Sqlite => &[
+                "INSERT INTO audit (at, actor, action, project, subject, detail) VALUES ($1, $2, $3, $4, $5, $6)",
+                "INSERT INTO event (at, project, run_id, stage_id, action, detail) VALUES ($1, $4, $7, $8, $3, $6)",
+            ],
+            Self::Postgres => &["WITH entry AS (
+                     INSERT INTO audit (at, actor, action, project, subject, detail) VALUES ($1, $2, $3, $4, $5, $6))
+                 INSERT INTO event (at, project, run_id, stage_id, action, detail) VALUES ($1, $4, $7, $8, $3, $6)"],
+        }
+    }
+
+    /// Events in an order that never changes: on Postgres only those before which nothing can appear any more.
+    pub(super) fn events(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "SELECT tx, seq, at, stage_id, action, detail FROM event
+                 WHERE run_id = $1 AND (tx > $2 OR (tx = $2 AND seq > $3)) ORDER BY tx, seq LIMIT $4"
+            }
+            Self::Postgres => {
+                "SELECT tx, seq, at, stage_id, action, detail FROM event
+                 WHERE run_id = $1 AND (tx > $2 OR (tx = $2 AND seq > $3))
+                   AND tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+                 ORDER BY tx, seq LIMIT $4"
+            }
+        }
+    }
+
+    pub(super) fn audit(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit
+                 WHERE tx > $1 OR (tx = $1 AND seq > $2) ORDER BY tx, seq LIMIT $3"
+            }
+            Self::Postgres => {
+                "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit
+                 WHERE (tx > $1 OR (tx = $1 AND seq > $2))
+                   AND tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+                 ORDER BY tx, seq LIMIT $3"
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Leases that nobody renewed: the job goes back into the queue, or ends if its time is up, its run was cancelled, or it has
+//! taken too many workers with it. And the other way round: a worker that loses job after job gets no more.
+
+use pond_policy::stage::{Event, State};
+use serde_json::json;
+
+use super::Store;
+use super::engine::{Fault, Row, Tx, args};
+use super::flow::{End, HeldRun, LiveJob, after};
+use super::id::{JobId, Moment, RunId, StageId, WorkerId};
+use super::journal::{self, Action, Actor, Change};
+use super::lease::{drop_job, requeue};
+use super::worker::WorkerState;
+
+/// Jobs looked at in one call.
+const MOST_AT_ONCE: i64 = 1000;
+
+/// What became of a job whose lease lapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lapse {
+    Requeued,
+    TimedOut,
+    Poisoned,
+    Cancelled,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lapsed {
+    pub job: JobId,
+    pub worker: WorkerId,
+    pub what: Lapse,
+}
+
+/// A lease that lapsed, as its row says.
+struct Lost {
+    job: LiveJob,
+    worker: WorkerId,
+    epoch: u64,
+    timed_out: bool,
+}
+
+impl Store {
+    /// Takes back every lease that lapsed before `now`.
+    pub async fn expire(&self, now: Moment) -> Result<Vec<Lapsed>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql =
+            "SELECT id FROM job WHERE state <> 'queued' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
+        let rows = tx.rows(sql, args![now, MOST_AT_ONCE]).await?;
+        let jobs = rows.iter().map(|row| row.read("id", JobId::parse)).collect::<Result<Vec<_>, _>>()?;
+        drop(tx);
+        let mut lapsed = Vec::new();
+        for job in jobs {
+            lapsed.extend(self.lapse(&job, now).await?);
+        }
+        let mut workers: Vec<&WorkerId> = lapsed.iter().map(|lapsed: &Lapsed| &lapsed.worker).collect();
+        workers.sort();
+        workers.dedup();
+        for worker in workers {
+            self.judge(worker, now).await?;
+        }
+        Ok(lapsed)
+    }
+
+    /// One job, one transaction: a failure in between leaves the rest for the next call.
+    pub(super) async fn lapse(&self, job: &JobId, now: Moment) -> Result<Option<Lapsed>, Fault> {
+        let mut tx = self.engine.write().await?;
+        let Some(mut run) = HeldRun::of_job(&mut tx, job).await? else { return Ok(None) };
+        let row = tx
+            .row(
+                "SELECT id, stage_id, class_id, attempt, state, cancel, worker_id, epoch, deadline FROM job
+                 WHERE id = $1 AND state <> 'queued' AND lease_until < $2",
+                args![job, now],
+            )
+            .await?;
+        let Some(lost) = row.map(|row| Lost::read(&row, now)).transpose()? else { return Ok(None) };
+        record_loss(&mut tx, &lost, now).await?;
+        let what = self.decide(&mut tx, &lost).await?;
+        match what {
+            Lapse::Requeued => {
+                requeue(&mut tx, &run, &lost.job, (&Actor::System, "the lease lapsed"), now).await?;
+            }
+            Lapse::TimedOut => {
+                give_up(&mut tx, &mut run, &lost, Event::TimeOut, "its time was up", now).await?
+            }
+            Lapse::Poisoned => {
+                let reason = format!("{} workers were lost on it", self.rules.poison_after);
+                give_up(&mut tx, &mut run, &lost, Event::Poison, &reason, now).await?;
+            }
+            Lapse::Cancelled => {
+                give_up(&mut tx, &mut run, &lost, Event::Cancel, "the run was cancelled", now).await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(Some(Lapsed { job: job.clone(), worker: lost.worker, what }))
+    }
+
+    async fn decide(&self, tx: &mut Tx, lost: &Lost) -> Result<Lapse, Fault> {
+        if lost.job.cancel {
+            return Ok(Lapse::Cancelled);
+        }
+        if lost.timed_out {
+            return Ok(Lapse::TimedOut);
+        }
+        let sql =
+            "SELECT count(DISTINCT worker_id) AS workers FROM lease_loss WHERE job_id = $1 AND kind = 'lost'";
+        let row = tx.row(sql, args![&lost.job.id]).await?;
+        let workers = row.map_or(Ok(0), |row| row.count("workers"))?;
+        Ok(if workers >= self.rules.poison_after { Lapse::Poisoned } else { Lapse::Requeued })
+    }
+
+    /// Quarantines a worker that lost too many jobs lately. One that lost the same job again and again is the job's victim.
+    async fn judge(&self, worker: &WorkerId, now: Moment) -> Result<(), Fault> {
+        let mut tx = self.engine.write().await?;
+        let since = now.minus(self.rules.quarantine_window);
+        let sql = "SELECT count(DISTINCT job_id) AS jobs FROM lease_loss WHERE worker_id = $1 AND at > $2";
+        let row = tx.row(sql, args![worker, since]).await?;
+        let jobs = row.map_or(Ok(0), |row| row.count("jobs"))?;
+        if jobs < self.rules.quarantine_after {
+            return Ok(());
+        }
+        let reason = format!("{jobs} jobs were lost on it");
+        let changed = tx
+            .run(
+                "UPDATE worker SET state = $2, reason = $3 WHERE id = $1 AND state = 'active'",
+                args![worker, WorkerState::Quarantined.name(), &reason],
+            )
+            .await?;
+        if changed == 1 {
+            let change = Change {
+                actor: &Actor::System,
+                action: Action::WorkerQuarantined,
+                project: None,
+                run: None,
+                stage: None,
+                subject: worker.as_str(),
+                detail: json!({"reason": reason}),
+            };
+            journal::write(&mut tx, now, &change).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Cancels a run: what is queued ends now, what runs is told with its next heartbeat. Whether there was anything to cancel.
+    pub async fn cancel(&self, run: &RunId, reason: &str, actor: &Actor, now: Moment) -> Result<bool, Fault> {
+        let mut tx = self.engine.write().await?;
+        let Some(mut held) = HeldRun::hold(&mut tx, run).await? else { return Ok(false) };
+        let sql = "UPDATE run SET cancel = $2 WHERE id = $1 AND state = 'active' AND cancel IS NULL";
+        if held.cancelling || tx.run(sql, args![run, reason]).await? == 0 {
+            return Ok(false);
+        }
+        let change = Change {
+            actor,
+            action: Action::RunCancelling,
+            project: Some(&held.project),
+            run: Some(run),
+            stage: None,
+            subject: run.as_str(),
+            detail: json!({"reason": reason}),
+        };
+        journal::write(&mut tx, now, &change).await?;
+        // In this order: a claim that is under way is waited for by the first and seen by the second.
+        tx.run("DELETE FROM job WHERE run_id = $1 AND state = 'queued'", args![run]).await?;
+        tx.run("UPDATE job SET cancel = 1 WHERE run_id = $1 AND state <> 'queued'", args![run]).await?;
+        let sql = "SELECT id FROM stage WHERE run_id = $1 AND state = 'queued'
+                     AND NOT EXISTS (SELECT 1 FROM job WHERE job.stage_id = stage.id) ORDER BY position";
+        let state = after(State::Queued, &[Event::Cancel])?;
+        for row in tx.rows(sql, args![run]).await? {
+            let stage = row.read("id", StageId::parse)?;
+            held.end(&mut tx, &stage, End { state, reason, actor, now }).await?;
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+impl Lost {
+    fn read(row: &Row, now: Moment) -> Result<Self, Fault> {
+        Ok(Self {
+            job: LiveJob::read(row)?,
+            worker: row.read("worker_id", WorkerId::parse)?,
+            epoch: row.count("epoch")?,
+            timed_out: row.maybe_int("deadline")?.is_some_and(|deadline| deadline < now.0),
+        })
+    }
+}
+
+/// A worker that never started the job has lost it, but the job had no part in that; nor in the end of one that was revoked.
+async fn record_loss(tx: &mut Tx, lost: &Lost, now: Moment) -> Result<(), Fault> {
+    let kind = if lost.job.state == State::Running { "lost" } else { "unacknowledged" };
+    tx.run(
+        "INSERT INTO lease_loss (job_id, epoch, worker_id, kind, at)
+         SELECT $1, $2, id, CASE WHEN state = 'revoked' THEN 'revoked' ELSE $4 END, $5 FROM worker WHERE id = $3",
+        args![&lost.job.id, lost.epoch, &lost.worker, kind, now],
+    )
+    .await
+    .map(|_| ())
+}
+
+async fn give_up(
+    tx: &mut Tx,
+    run: &mut HeldRun,
+    lost: &Lost,
+    event: Event,
+    reason: &str,
+    now: Moment,
+) -> Result<(), Fault> {
+    let state = after(lost.job.state, &[event])?;
+    drop_job(tx, &lost.job.id).await?;
+    run.end(tx, &lost.job.stage, End { state, reason, actor: &Actor::System, now }).await
+}

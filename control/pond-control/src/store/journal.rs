@@ -1,0 +1,197 @@
+//! What happened: an audit entry and an event for each change, written in the transaction that makes it.
+//!
+//! Audit entries are kept; events are what followers of a run read, in an order that never changes. Neither holds a secret.
+
+use std::fmt;
+
+use serde_json::Value as Json;
+
+use super::Store;
+use super::engine::{Fault, Row, Tx, args};
+use super::id::{Moment, RunId, StageId, TokenId, WorkerId};
+
+/// On whose word something changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Actor {
+    System,
+    Token(TokenId),
+    Worker(WorkerId),
+}
+
+macro_rules! actions {
+    ($( $variant:ident => $name:literal ),+ $(,)?) => {
+        /// What changed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Action { $( $variant ),+ }
+
+        impl Action {
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$variant => $name ),+ }
+            }
+
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $( $name => Some(Self::$variant), )+ _ => None }
+            }
+        }
+    };
+}
+
+actions! {
+    ProjectCreated => "project.created",
+    EgressAllowed => "egress.allowed",
+    EgressRemoved => "egress.removed",
+    CredentialSet => "credential.set",
+    CredentialRemoved => "credential.removed",
+    CredentialReleased => "credential.released",
+    VaultRotated => "vault.rotated",
+    TokenIssued => "token.issued",
+    TokenRevoked => "token.revoked",
+    EnrollmentIssued => "enrollment.issued",
+    WorkerEnrolled => "worker.enrolled",
+    WorkerCapabilities => "worker.capabilities",
+    WorkerDraining => "worker.draining",
+    WorkerQuarantined => "worker.quarantined",
+    WorkerReleased => "worker.released",
+    WorkerRevoked => "worker.revoked",
+    RunSubmitted => "run.submitted",
+    RunCancelling => "run.cancelling",
+    RunEnded => "run.ended",
+    StageQueued => "stage.queued",
+    StageLeased => "stage.leased",
+    StageRunning => "stage.running",
+    StageRequeued => "stage.requeued",
+    StageEnded => "stage.ended",
+    ResultAccepted => "result.accepted",
+    BundleStored => "bundle.stored",
+    BundleRedeemed => "bundle.redeemed",
+}
+
+/// One change, before it is written.
+#[derive(Debug)]
+pub(super) struct Change<'a> {
+    pub(super) actor: &'a Actor,
+    pub(super) action: Action,
+    pub(super) project: Option<&'a str>,
+    pub(super) run: Option<&'a RunId>,
+    pub(super) stage: Option<&'a StageId>,
+    /// The id or name of what changed.
+    pub(super) subject: &'a str,
+    pub(super) detail: Json,
+}
+
+/// Where a reader stands in the events or the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    tx: i64,
+    seq: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub place: Place,
+    pub at: Moment,
+    pub stage: Option<StageId>,
+    pub action: Action,
+    /// JSON.
+    pub detail: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEntry {
+    pub place: Place,
+    pub at: Moment,
+    pub actor: String,
+    pub action: Action,
+    pub project: Option<String>,
+    pub subject: String,
+    /// JSON.
+    pub detail: String,
+}
+
+pub(super) async fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) -> Result<(), Fault> {
+    let (actor, detail) = (change.actor.to_string(), change.detail.to_string());
+    let run = change.run.map(RunId::as_str);
+    let stage = change.stage.map(StageId::as_str);
+    let args = args![now, &actor, change.action.name(), change.project, change.subject, &detail, run, stage];
+    for sql in tx.dialect().journal() {
+        tx.run(sql, args).await?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// The events of a run after `place`, oldest first.
+    pub async fn events(&self, run: &RunId, place: Place, limit: u32) -> Result<Vec<Event>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = tx.dialect().events();
+        let rows = tx.rows(sql, args![run, place.tx, place.seq, i64::from(limit)]).await?;
+        rows.iter().map(Event::read).collect()
+    }
+
+    /// The audit log after `place`, oldest first.
+    pub async fn audit(&self, place: Place, limit: u32) -> Result<Vec<AuditEntry>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = tx.dialect().audit();
+        let rows = tx.rows(sql, args![place.tx, place.seq, i64::from(limit)]).await?;
+        rows.iter().map(AuditEntry::read).collect()
+    }
+}
+
+impl Event {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            place: Place::read(row)?,
+            at: Moment(row.int("at")?),
+            stage: row.maybe_read("stage_id", StageId::parse)?,
+            action: row.read("action", Action::from_name)?,
+            detail: row.text("detail")?,
+        })
+    }
+}
+
+impl AuditEntry {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            place: Place::read(row)?,
+            at: Moment(row.int("at")?),
+            actor: row.text("actor")?,
+            action: row.read("action", Action::from_name)?,
+            project: row.maybe_text("project")?,
+            subject: row.text("subject")?,
+            detail: row.text("detail")?,
+        })
+    }
+}
+
+impl Place {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self { tx: row.int("tx")?, seq: row.int("seq")? })
+    }
+
+    /// Reads back what `Display` wrote: the id of an event in a stream.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (tx, seq) = text.split_once('-')?;
+        let number = |digits: &str| digits.parse::<u64>().ok().and_then(|number| i64::try_from(number).ok());
+        let place = Self { tx: number(tx)?, seq: number(seq)? };
+        (place.to_string() == text).then_some(place)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.tx, self.seq)
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("system"),
+            Self::Token(id) => id.fmt(f),
+            Self::Worker(id) => id.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What the holder of a lease may do with it: say that it starts, renew it, give it back, refuse the job.
+//!
+//! Each is one comparison with (job, worker, epoch). A lease that is over, whoever holds it now, is [`LeaseFault::Stale`].
+
+use pond_policy::stage::{Event, State};
+use serde_json::json;
+
+use super::Store;
+use super::engine::{Fault, Tx, args};
+use super::flow::{End, HeldRun, LiveJob, after};
+use super::id::{JobId, Moment, WorkerId};
+use super::journal::{Action, Actor};
+
+/// The right to work on a job, until it lapses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub job: JobId,
+    pub worker: WorkerId,
+    pub epoch: u64,
+}
+
+/// A lease that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// When it lapses unless it is renewed.
+    pub until: Moment,
+    /// The job is to be stopped; what it has is still taken.
+    pub cancel: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseFault {
+    #[error(transparent)]
+    Store(#[from] Fault),
+    #[error("the lease is over")]
+    Stale,
+}
+
+impl Store {
+    /// The worker starts the job. Said twice it is the same.
+    pub async fn acknowledge(&self, lease: &Lease, now: Moment) -> Result<Renewed, LeaseFault> {
+        let mut tx = self.engine.write().await?;
+        let row = tx
+            .row(
+                "SELECT state, lease_until, deadline, cancel FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3",
+                args![&lease.job, &lease.worker, lease.epoch],
+            )
+            .await?
+            .ok_or(LeaseFault::Stale)?;
+        let (until, cancel) = (Moment(row.int("lease_until")?), row.int("cancel")? != 0);
+        if row.read("state", State::from_name)? == State::Running {
+            tx.commit().await?;
+            return Ok(Renewed { until, cancel });
+        }
+        if until < now {
+            return Err(LeaseFault::Stale);
+        }
+        let until = self.start(&mut tx, lease, now).await?;
+        tx.commit().await?;
+        Ok(Renewed { until, cancel })
+    }
+
+    async fn start(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Moment, LeaseFault> {
+        after(State::Leased, &[Event::Start])?;
+        let run = HeldRun::of_job(tx, &lease.job).await?.ok_or(LeaseFault::Stale)?;
+        let started = tx
+            .row(
+                "UPDATE job SET state = 'running',
+                    deadline = (SELECT timeout_ms FROM stage WHERE stage.id = job.stage_id) + $5, lease_until = $4
+                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'leased'
+                 RETURNING id, stage_id, class_id, attempt, state, cancel",
+                args![
+                    &lease.job,
+                    &lease.worker,
+                    lease.epoch,
+                    now.plus(self.rules.lease),
+                    now.plus(self.rules.grace)
+                ],
+            )
+            .await?
+            .ok_or(LeaseFault::Stale)?;
+        let job = LiveJob::read(&started)?;
+        let actor = Actor::Worker(lease.worker.clone());
+        let detail = json!({"job": lease.job.as_str(), "epoch": lease.epoch});
+        run.tell(tx, (&actor, Action::StageRunning), &job.stage, detail, now).await?;
+        Ok(now.plus(self.rules.lease))
+    }
+
+    /// Renews the lease of a running job, never past its deadline.
+    pub async fn heartbeat(&self, lease: &Lease, now: Moment) -> Result<Renewed, LeaseFault> {
+        let mut tx = self.engine.write().await?;
+        let row = tx
+            .row(
+                "UPDATE job SET lease_until = CASE WHEN deadline < $4 THEN deadline ELSE $4 END
+                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $5
+                 RETURNING lease_until, cancel",
+                args![&lease.job, &lease.worker, lease.epoch, now.plus(self.rules.lease), now],
+            )
+            .await?
+            .ok_or(LeaseFault::Stale)?;
+        let renewed = Renewed { until: Moment(row.int("lease_until")?), cancel: row.int("cancel")? != 0 };
+        tx.run("UPDATE worker SET seen_at = $2 WHERE id = $1", args![&lease.worker, now]).await?;
+        tx.commit().await?;
+        Ok(renewed)
+    }
+
+    /// The worker gives the job back unharmed, as one that shuts down does.
+    pub async fn give_back(&self, lease: &Lease, now: Moment) -> Result<(), LeaseFault> {
+        let mut tx = self.engine.write().await?;
+        let (mut run, job) = hold(&mut tx, lease).await?;
+        let actor = Actor::Worker(lease.worker.clone());
+        if job.cancel {
+            let state = after(job.state, &[Event::Cancel]).map_err(Fault::from)?;
+            drop_job(&mut tx, &job.id).await?;
+            run.end(&mut tx, &job.stage, End { state, reason: "the run was cancelled", actor: &actor, now })
+                .await?;
+        } else {
+            requeue(&mut tx, &run, &job, (&actor, "given back"), now).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// The worker's own resolution forbids the job. Nothing ran.
+    pub async fn refuse(&self, lease: &Lease, reason: &str, now: Moment) -> Result<(), LeaseFault> {
+        let mut tx = self.engine.write().await?;
+        let (mut run, job) = hold(&mut tx, lease).await?;
+        let state = after(job.state, &[Event::Refuse]).map_err(Fault::from)?;
+        drop_job(&mut tx, &job.id).await?;
+        let actor = Actor::Worker(lease.worker.clone());
+        run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;
+        Ok(tx.commit().await?)
+    }
+}
+
+impl From<pond_policy::stage::IllegalMove> for LeaseFault {
+    fn from(illegal: pond_policy::stage::IllegalMove) -> Self {
+        Self::Store(illegal.into())
+    }
+}
+
+/// The run and the job of a lease that is not over.
+async fn hold(tx: &mut Tx, lease: &Lease) -> Result<(HeldRun, LiveJob), LeaseFault> {
+    let run = HeldRun::of_job(tx, &lease.job).await?.ok_or(LeaseFault::Stale)?;
+    let row = tx
+        .row(
+            "SELECT id, stage_id, class_id, attempt, state, cancel FROM job
+             WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'",
+            args![&lease.job, &lease.worker, lease.epoch],
+        )
+        .await?
+        .ok_or(LeaseFault::Stale)?;
+    Ok((run, LiveJob::read(&row)?))
+}
+
+pub(super) async fn drop_job(tx: &mut Tx, job: &JobId) -> Result<(), Fault> {
+    tx.run("DELETE FROM job WHERE id = $1", args![job]).await.map(|_| ())
+}
+
+/// Back into the queue, at its old place. The next claim raises the epoch past the one that is over.
+pub(super) async fn requeue(
+    tx: &mut Tx,
+    run: &HeldRun,
+    job: &LiveJob,
+    (actor, why): (&Actor, &str),
+    now: Moment,
+) -> Result<(), Fault> {
+    after(job.state, &[Event::LeaseLost])?;
+    tx.run(
+        "UPDATE job SET state = 'queued', worker_id = NULL, deadline = NULL, queued_at = $2 WHERE id = $1",
+        args![&job.id, now],
+    )
+    .await?;
+    let detail = json!({"job": job.id.as_str(), "why": why});
+    run.tell(tx, (actor, Action::StageRequeued), &job.stage, detail, now).await
+}

@@ -1,0 +1,225 @@
+//! What is asked about runs: pages of them, one with its stages, the work of a stage, its results.
+//!
+//! Pages go by the last id seen, newest first: what is submitted meanwhile shifts nothing.
+
+use pond_policy::name::Project;
+use pond_policy::stage::State;
+use pond_seal::Digest;
+
+use super::Store;
+use super::complete::Outcome;
+use super::engine::{Fault, Row, Tx, args};
+use super::flow::RunState;
+use super::id::{JobId, Moment, RunId, StageId, WorkerId};
+
+/// Rows of one page.
+const MOST_ROWS: u32 = 200;
+/// Sorts after every id.
+const LAST: &str = "s";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSummary {
+    pub id: RunId,
+    pub project: String,
+    pub state: RunState,
+    /// Why it is being cancelled, or was.
+    pub cancel: Option<String>,
+    pub open_stages: u64,
+    pub created_at: Moment,
+    pub ended_at: Option<Moment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunView {
+    pub run: RunSummary,
+    pub stages: Vec<StageView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageView {
+    pub id: StageId,
+    pub name: String,
+    pub state: State,
+    /// Why it ended so, or what it waits for.
+    pub reason: String,
+    pub job: Option<JobView>,
+    pub ended_at: Option<Moment>,
+}
+
+/// The try that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobView {
+    pub id: JobId,
+    pub attempt: u64,
+    pub worker: Option<WorkerId>,
+    pub epoch: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultView {
+    pub job: JobId,
+    pub worker: WorkerId,
+    pub epoch: u64,
+    pub attempt: u64,
+    pub outcome: Outcome,
+    pub digest: Digest,
+    pub envelope: Vec<u8>,
+    pub at: Moment,
+}
+
+/// What dispatch reads again before a job is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    pub document: Vec<u8>,
+    /// Which stage of the document.
+    pub position: u64,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    pub rows: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<RunId>,
+}
+
+impl Store {
+    /// Runs, newest first; of one project or of all.
+    pub async fn runs(
+        &self,
+        project: Option<&Project>,
+        after: Option<&RunId>,
+        limit: u32,
+    ) -> Result<Page<RunSummary>, Fault> {
+        let limit = limit.clamp(1, MOST_ROWS);
+        let before = after.map_or(LAST, RunId::as_str);
+        let mut tx = self.engine.read().await?;
+        let one_more = i64::from(limit) + 1;
+        let rows = match project {
+            Some(project) => {
+                let sql = "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                           WHERE project = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+                tx.rows(sql, args![project.as_str(), before, one_more]).await?
+            }
+            None => {
+                let sql = "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                           WHERE id < $1 ORDER BY id DESC LIMIT $2";
+                tx.rows(sql, args![before, one_more]).await?
+            }
+        };
+        let mut rows = rows.iter().map(RunSummary::read).collect::<Result<Vec<_>, _>>()?;
+        let size = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = rows.len() > size;
+        rows.truncate(size);
+        let next = rows.last().filter(|_| more).map(|last| last.id.clone());
+        Ok(Page { rows, next })
+    }
+
+    pub async fn run(&self, id: &RunId) -> Result<Option<RunView>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql =
+            "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run WHERE id = $1";
+        let Some(row) = tx.row(sql, args![id]).await? else { return Ok(None) };
+        let run = RunSummary::read(&row)?;
+        let stages = self.stages(&mut tx, id).await?;
+        Ok(Some(RunView { run, stages }))
+    }
+
+    async fn stages(&self, tx: &mut Tx, run: &RunId) -> Result<Vec<StageView>, Fault> {
+        let sql = "SELECT stage.id AS id, name, stage.state AS state, reason, unmet, ended_at, stage.class_id AS class_id,
+                      job.id AS job_id, job.state AS job_state, attempt, worker_id, epoch
+                   FROM stage LEFT JOIN job ON job.stage_id = stage.id WHERE stage.run_id = $1 ORDER BY position";
+        let rows = tx.rows(sql, args![run]).await?;
+        let mut stages = rows.iter().map(StageView::read).collect::<Result<Vec<_>, _>>()?;
+        if stages.iter().any(|stage| stage.state == State::Queued && stage.job.is_some()) {
+            let waiting = self.waiting_in(tx).await?;
+            for (stage, row) in stages.iter_mut().zip(&rows) {
+                let class = row.int("class_id")?;
+                let why = waiting.iter().find(|waiting| waiting.is_of(class));
+                if let Some(why) = why.filter(|_| stage.state == State::Queued && stage.job.is_some()) {
+                    stage.reason.clone_from(&why.reason);
+                }
+            }
+        }
+        Ok(stages)
+    }
+
+    pub async fn work(&self, stage: &StageId) -> Result<Option<Work>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT position, name, body FROM stage JOIN document ON document.run_id = stage.run_id
+                   WHERE stage.id = $1";
+        let row = tx.row(sql, args![stage]).await?;
+        let read = |row: Row| {
+            Ok(Work {
+                document: row.bytes("body")?,
+                position: row.count("position")?,
+                name: row.text("name")?,
+            })
+        };
+        row.map(read).transpose()
+    }
+
+    /// Every accepted result of a stage, oldest first.
+    pub async fn results(&self, stage: &StageId) -> Result<Vec<ResultView>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT job_id, worker_id, epoch, attempt, outcome, digest, envelope, at FROM result
+                   WHERE stage_id = $1 ORDER BY attempt";
+        let rows = tx.rows(sql, args![stage]).await?;
+        rows.iter().map(ResultView::read).collect()
+    }
+}
+
+impl RunSummary {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            id: row.read("id", RunId::parse)?,
+            project: row.text("project")?,
+            state: row.read("state", RunState::from_name)?,
+            cancel: row.maybe_text("cancel")?,
+            open_stages: row.count("open_stages")?,
+            created_at: Moment(row.int("created_at")?),
+            ended_at: row.maybe_int("ended_at")?.map(Moment),
+        })
+    }
+}
+
+impl StageView {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        let job = match row.maybe_read("job_id", JobId::parse)? {
+            None => None,
+            Some(id) => Some(JobView {
+                id,
+                attempt: row.count("attempt")?,
+                worker: row.maybe_read("worker_id", WorkerId::parse)?,
+                epoch: row.count("epoch")?,
+            }),
+        };
+        let live = row.maybe_read("job_state", State::from_name)?;
+        let state = row.read("state", State::from_name)?;
+        let (reason, unmet) = (row.text("reason")?, row.int("unmet")?);
+        let waits = state == State::Queued && unmet > 0;
+        Ok(Self {
+            id: row.read("id", StageId::parse)?,
+            name: row.text("name")?,
+            state: live.unwrap_or(state),
+            reason: if waits { format!("needs {unmet} more to succeed first") } else { reason },
+            job,
+            ended_at: row.maybe_int("ended_at")?.map(Moment),
+        })
+    }
+}
+
+impl ResultView {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            job: row.read("job_id", JobId::parse)?,
+            worker: row.read("worker_id", WorkerId::parse)?,
+            epoch: row.count("epoch")?,
+            attempt: row.count("attempt")?,
+            outcome: row.read("outcome", Outcome::from_name)?,
+            digest: row.digest("digest")?,
+            envelope: row.bytes("envelope")?,
+            at: Moment(row.int("at")?),
+        })
+    }
+}

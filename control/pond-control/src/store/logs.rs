@@ -1,0 +1,219 @@
+//! A job's output, piece by piece: in order, without gaps, under caps, each piece chained to all before it.
+//!
+//! HOSTILE BYTES: stored and handed out, never read. A piece that is sent again is taken as the one that is there if it is the
+//! same; otherwise it is refused. The answer to a gap says where to go on.
+
+use pond_seal::Digest;
+use pond_seal::chain::{Chain, Place};
+use pond_seal::result;
+
+use super::Store;
+use super::engine::{Fault, Row, Tx, args};
+use super::id::JobId;
+use super::lease::Lease;
+
+/// Bytes of one piece.
+pub const MOST_CHUNK: usize = 256 << 10;
+/// Bytes of one stream of one job.
+pub const MOST_STREAM: u64 = 64 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// One piece, and where the sender says it belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'a> {
+    pub stream: Stream,
+    pub sequence: u64,
+    pub offset: u64,
+    pub bytes: &'a [u8],
+    /// The chain after this piece, as the sender computes it.
+    pub chain: Digest,
+}
+
+/// Where the next piece begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub next_sequence: u64,
+    pub next_offset: u64,
+    pub chain: Digest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPiece {
+    pub sequence: u64,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LogFault {
+    #[error(transparent)]
+    Store(#[from] Fault),
+    #[error("the lease is over")]
+    Stale,
+    #[error("a piece has 1 to {MOST_CHUNK} bytes")]
+    Size,
+    #[error("a stream has at most {MOST_STREAM} bytes")]
+    StreamFull,
+    #[error("expected piece {} at offset {}", .0.next_sequence, .0.next_offset)]
+    Gap(Appended),
+    #[error("the piece is there already, with other content")]
+    Conflict,
+    #[error("the chain does not fit what was sent")]
+    Chain,
+}
+
+impl Stream {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+impl Store {
+    pub async fn append_log(&self, lease: &Lease, chunk: Chunk<'_>) -> Result<Appended, LogFault> {
+        if !(1..=MOST_CHUNK).contains(&chunk.bytes.len()) {
+            return Err(LogFault::Size);
+        }
+        let mut tx = self.engine.write().await?;
+        let sql = tx.dialect().hold_lease();
+        let held = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?;
+        held.ok_or(LogFault::Stale)?;
+        let head = head(&mut tx, lease, chunk.stream).await?;
+        if chunk.sequence < head.next_sequence {
+            return compare(tx, lease, chunk, head).await;
+        }
+        if (chunk.sequence, chunk.offset) != (head.next_sequence, head.next_offset) {
+            return Err(LogFault::Gap(head));
+        }
+        let next = head.after(chunk)?;
+        if !insert(&mut tx, lease, chunk).await? {
+            return compare(tx, lease, chunk, head).await;
+        }
+        tx.commit().await?;
+        Ok(next)
+    }
+
+    /// What the worker's last lease on a job wrote, from piece `from` on.
+    pub async fn log(
+        &self,
+        job: &JobId,
+        stream: Stream,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<LogPiece>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let rows = tx
+            .rows(
+                "SELECT seq, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND seq >= $3
+                   AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
+                 ORDER BY seq LIMIT $4",
+                args![job, stream.name(), from, i64::from(limit)],
+            )
+            .await?;
+        rows.iter().map(LogPiece::read).collect()
+    }
+
+    /// Where a stream of this lease stands: what a result has to agree with.
+    pub async fn log_head(&self, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
+        let mut tx = self.engine.read().await?;
+        head(&mut tx, lease, stream).await
+    }
+}
+
+impl Appended {
+    fn after(self, chunk: Chunk<'_>) -> Result<Self, LogFault> {
+        let size = u64::try_from(chunk.bytes.len()).map_err(|_| LogFault::Size)?;
+        let next_offset = self.next_offset.saturating_add(size);
+        if next_offset > MOST_STREAM {
+            return Err(LogFault::StreamFull);
+        }
+        let place = Place { seq: chunk.sequence, offset: chunk.offset, head: self.chain };
+        let chain = place.link(chunk.bytes).head;
+        if chain != chunk.chain {
+            return Err(LogFault::Chain);
+        }
+        Ok(Self { next_sequence: self.next_sequence + 1, next_offset, chain })
+    }
+}
+
+impl LogPiece {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self { sequence: row.count("seq")?, offset: row.count("start")?, bytes: row.bytes("bytes")? })
+    }
+}
+
+async fn head(tx: &mut Tx, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
+    let row = tx
+        .row(
+            "SELECT seq, start + size AS finish, chain FROM log_chunk
+             WHERE job_id = $1 AND epoch = $2 AND stream = $3 ORDER BY seq DESC LIMIT 1",
+            args![&lease.job, lease.epoch, stream.name()],
+        )
+        .await?;
+    Ok(match row {
+        None => Appended { next_sequence: 0, next_offset: 0, chain: begin(lease, stream) },
+        Some(row) => Appended {
+            next_sequence: row.count("seq")? + 1,
+            next_offset: row.count("finish")?,
+            chain: row.digest("chain")?,
+        },
+    })
+}
+
+/// The chain before the first piece, as whoever signs the result computes it.
+fn begin(lease: &Lease, stream: Stream) -> Digest {
+    let stream = match stream {
+        Stream::Stdout => result::Stream::Stdout,
+        Stream::Stderr => result::Stream::Stderr,
+    };
+    Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head
+}
+
+/// False when another request put a piece there first.
+async fn insert(tx: &mut Tx, lease: &Lease, chunk: Chunk<'_>) -> Result<bool, Fault> {
+    let size = u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX);
+    let inserted = tx
+        .run(
+            "INSERT INTO log_chunk (job_id, epoch, stream, seq, start, size, chain, bytes)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+            args![
+                &lease.job,
+                lease.epoch,
+                chunk.stream.name(),
+                chunk.sequence,
+                chunk.offset,
+                size,
+                &chunk.chain,
+                chunk.bytes
+            ],
+        )
+        .await?;
+    Ok(inserted == 1)
+}
+
+/// A piece that is there already: the same, or not. The chain covers content and place.
+async fn compare(mut tx: Tx, lease: &Lease, chunk: Chunk<'_>, head: Appended) -> Result<Appended, LogFault> {
+    let row = tx
+        .row(
+            "SELECT chain, start, bytes FROM log_chunk WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq = $4",
+            args![&lease.job, lease.epoch, chunk.stream.name(), chunk.sequence],
+        )
+        .await?
+        .ok_or(LogFault::Gap(head))?;
+    let same = row.digest("chain")? == chunk.chain
+        && row.count("start")? == chunk.offset
+        && row.bytes("bytes")? == chunk.bytes;
+    if !same {
+        return Err(LogFault::Conflict);
+    }
+    tx.commit().await?;
+    Ok(head)
+}

@@ -1,0 +1,76 @@
+//! Work that nobody may take: seen, explained, and ended after a while.
+
+use pond_policy::route::{Have, Need};
+use pond_policy::stage::{Event, State};
+
+use super::Store;
+use super::claim::QUEUE_HEADS;
+use super::engine::{Fault, Tx, args};
+use super::flow::{End, HeldRun, after};
+use super::id::{JobId, Moment, StageId};
+use super::journal::Actor;
+use super::worker::read_have;
+
+/// A need that no active worker meets, with jobs in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub need: Need,
+    pub reason: String,
+    class: i64,
+}
+
+impl Waiting {
+    pub(super) fn is_of(&self, class: i64) -> bool {
+        self.class == class
+    }
+}
+
+impl Store {
+    /// What waits in vain, and why.
+    pub async fn waiting(&self) -> Result<Vec<Waiting>, Fault> {
+        let mut tx = self.engine.read().await?;
+        self.waiting_in(&mut tx).await
+    }
+
+    pub(super) async fn waiting_in(&self, tx: &mut Tx) -> Result<Vec<Waiting>, Fault> {
+        let rows = tx.rows("SELECT tags, capabilities FROM worker WHERE state = 'active'", &[]).await?;
+        let workers = rows.iter().map(read_have).collect::<Result<Vec<Have>, _>>()?;
+        let mut waiting = Vec::new();
+        for row in tx.rows(QUEUE_HEADS, &[]).await? {
+            let class = row.int("class_id")?;
+            let need = self.need(tx, class).await?;
+            if let Some(reason) = need.unmet(&workers) {
+                waiting.push(Waiting { need, reason, class });
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Ends what has waited in vain since before `since`. How many stages that were.
+    pub async fn end_unmatched(&self, since: Moment, now: Moment) -> Result<u64, Fault> {
+        let mut ended = 0;
+        for waiting in self.waiting().await? {
+            let mut tx = self.engine.read().await?;
+            let sql = "SELECT id FROM job WHERE state = 'queued' AND class_id = $1 AND queued_at < $2";
+            let rows = tx.rows(sql, args![waiting.class, since]).await?;
+            drop(tx);
+            for row in rows {
+                let job = row.read("id", JobId::parse)?;
+                ended += u64::from(self.end_waiting(&job, &waiting.reason, now).await?);
+            }
+        }
+        Ok(ended)
+    }
+
+    async fn end_waiting(&self, job: &JobId, reason: &str, now: Moment) -> Result<bool, Fault> {
+        let mut tx = self.engine.write().await?;
+        let Some(mut run) = HeldRun::of_job(&mut tx, job).await? else { return Ok(false) };
+        let sql = "DELETE FROM job WHERE id = $1 AND state = 'queued' RETURNING stage_id";
+        let Some(row) = tx.row(sql, args![job]).await? else { return Ok(false) };
+        let stage = row.read("stage_id", StageId::parse)?;
+        let state = after(State::Queued, &[Event::TimeOut])?;
+        run.end(&mut tx, &stage, End { state, reason, actor: &Actor::System, now }).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}

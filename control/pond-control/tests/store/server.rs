@@ -1,0 +1,149 @@
+//! A Postgres of the tests' own: Debian's program, an unprivileged user, a socket in a private directory, no port. It ends
+//! with the value that stands for it.
+
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
+
+/// The longest anything is waited for; a loaded machine is slow.
+const PATIENCE: Duration = Duration::from_secs(90);
+const USER: &str = "postgres";
+
+/// Whether commits reach the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disk {
+    Durable,
+    /// For cases that do not kill anything.
+    Careless,
+}
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    directory: TempDir,
+    programs: PathBuf,
+    owner: Option<(u32, u32)>,
+    disk: Disk,
+    process: Option<Child>,
+}
+
+impl Server {
+    pub(crate) fn start(disk: Disk) -> Self {
+        let directory = tempfile::Builder::new().prefix("pond-pg").tempdir().unwrap();
+        let owner = rustix::process::geteuid().is_root().then(owner);
+        if let Some((user, group)) = owner {
+            chown(directory.path(), Some(user), Some(group)).unwrap();
+        }
+        let mut server = Self { directory, programs: programs(), owner, disk, process: None };
+        let data = server.data();
+        let mut initdb = server.command("initdb");
+        initdb.args(["--no-sync", "--auth=trust", "--locale=C", "--encoding=UTF8", "--username", USER]);
+        let made = initdb.arg("--pgdata").arg(&data).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        server.launch();
+        server
+    }
+
+    pub(crate) fn launch(&mut self) {
+        let fsync = match self.disk {
+            Disk::Durable => "fsync=on",
+            Disk::Careless => "fsync=off",
+        };
+        let sockets = format!("unix_socket_directories={}", self.directory.path().display());
+        let mut postgres = self.command("postgres");
+        postgres.arg("-D").arg(self.data());
+        for setting in
+            [fsync, &sockets, "listen_addresses=", "dynamic_shared_memory_type=mmap", "max_connections=60"]
+        {
+            postgres.args(["-c", setting]);
+        }
+        self.process = Some(postgres.process_group(0).spawn().unwrap());
+        self.wait("accept connections", |server| server.runs("SELECT 1"));
+    }
+
+    /// Kills every process of it at once, as a power cut would.
+    pub(crate) fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        let group = Pid::from_child(&process);
+        kill_process_group(group, Signal::KILL).unwrap();
+        process.wait().unwrap();
+        // Its children may still be dying; a new server refuses to start beside them.
+        self.wait("be gone", |_| kill_process_group(group, Signal::KILL).is_err());
+    }
+
+    /// A new empty database, and its address.
+    pub(crate) fn database(&self, name: &str) -> String {
+        assert!(self.runs(&format!("CREATE DATABASE {name}")), "cannot make the database {name}");
+        self.address(name)
+    }
+
+    pub(crate) fn address(&self, name: &str) -> String {
+        format!("postgres://{USER}@localhost/{name}?host={}", self.directory.path().display())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Whether the statement went through.
+    fn runs(&self, sql: &str) -> bool {
+        let mut psql = self.command("psql");
+        psql.args(["--no-psqlrc", "--quiet", "-U", USER, "-d", "postgres", "-c", sql, "-h"]);
+        psql.arg(self.directory.path()).status().unwrap().success()
+    }
+
+    fn command(&self, program: &str) -> Command {
+        // A test that is killed takes its server along.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(self.programs.join(program));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.current_dir(self.directory.path());
+        if let Some((user, group)) = self.owner {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) {
+        let started = Instant::now();
+        while !done(self) {
+            assert!(started.elapsed() < PATIENCE, "Postgres did not {what} within {PATIENCE:?}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        // At once, but removing what it holds of the kernel.
+        if kill_process(Pid::from_child(&process), Signal::QUIT).is_ok() {
+            let started = Instant::now();
+            while started.elapsed() < PATIENCE && !matches!(process.try_wait(), Ok(Some(_))) {
+                sleep(Duration::from_millis(5));
+            }
+        }
+        if let Err(_already_gone) = kill_process_group(Pid::from_child(&process), Signal::KILL) {}
+        if let Err(_already_reaped) = process.wait() {}
+    }
+}
+
+fn programs() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let newest = versions.map(|entry| entry.unwrap().path()).max();
+    newest.unwrap_or_else(|| panic!("the package postgresql is not installed")).join("bin")
+}
+
+/// Whom Debian's package made for it.
+fn owner() -> (u32, u32) {
+    let number = |what: &str| {
+        let output = Command::new("id").args([what, USER]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().unwrap()
+    };
+    (number("-u"), number("-g"))
+}

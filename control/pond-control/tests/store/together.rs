@@ -1,0 +1,69 @@
+//! Several control planes, or several connections of one, work on the same runs at once: every stage ends once.
+
+use std::collections::BTreeMap;
+
+use pond_control::store::{Action, Completed, Completion, Outcome, Place, Store, WorkerId};
+
+use super::world::{START, World, at, document, submit};
+
+const RUNS: usize = 12;
+
+/// Claims, runs and completes until nothing is left; some jobs it forgets about.
+async fn work(store: &Store, worker: &WorkerId, forgets: bool) -> usize {
+    let mut accepted = 0;
+    let mut idle = 0;
+    while idle < 20 {
+        let offers = store.claim(worker, 2, at(1)).await.unwrap();
+        idle = if offers.is_empty() { idle + 1 } else { 0 };
+        for (offer, number) in offers.iter().zip(0..) {
+            if forgets && number == 1 {
+                store.give_back(&offer.lease, at(1)).await.unwrap();
+                continue;
+            }
+            store.acknowledge(&offer.lease, at(1)).await.unwrap();
+            let completion =
+                Completion { lease: &offer.lease, outcome: Outcome::Succeeded, reason: "", envelope: b"e" };
+            let answers = tokio::join!(store.complete(completion, at(2)), store.complete(completion, at(2)));
+            let answers = [answers.0.unwrap(), answers.1.unwrap()];
+            accepted += answers.iter().filter(|answer| matches!(answer, Completed::Accepted(_))).count();
+        }
+        tokio::task::yield_now().await;
+    }
+    accepted
+}
+
+pub(crate) async fn two_control_planes_share_the_work(world: &World) {
+    let beside = world.beside().await;
+    let text = document(&["a", "b a", "c a", "d b,c"]);
+    let mut runs = Vec::new();
+    for number in 0..RUNS {
+        let store = if number % 2 == 0 { &world.store } else { &beside };
+        runs.push(submit(store, &text, 0, START).await);
+    }
+    let workers = [world.worker("a").await, world.worker("b").await, world.worker("c").await];
+    let done = tokio::join!(
+        work(&world.store, &workers[0], true),
+        work(&beside, &workers[1], true),
+        work(&beside, &workers[2], false),
+    );
+    let rest = work(&world.store, &workers[0], false).await;
+    assert_eq!(done.0 + done.1 + done.2 + rest, RUNS * 4);
+    for run in &runs {
+        let told = world.told(run).await;
+        assert_eq!(told, ["a succeeded", "b succeeded", "c succeeded", "d succeeded", "run succeeded"]);
+    }
+    // The invariant is read from the log, not from the tables it describes.
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
+    let mut place = Place::default();
+    loop {
+        let page = world.store.audit(place, 100).await.unwrap();
+        let Some(last) = page.last() else { break };
+        place = last.place;
+        for entry in page.iter().filter(|entry| matches!(entry.action, Action::StageEnded | Action::RunEnded))
+        {
+            *ends.entry(entry.subject.clone()).or_default() += 1;
+        }
+    }
+    assert_eq!((ends.len(), ends.values().all(|count| *count == 1)), (RUNS * 5, true), "{ends:?}");
+    beside.close().await;
+}
