@@ -161,6 +161,7 @@ fn what(kind: ConflictKind) -> &'static str {
         ConflictKind::Exists => "is there already",
         ConflictKind::Differs => "has changed",
         ConflictKind::ParentNotADirectory => "lies below something that is not a directory",
+        ConflictKind::ChangedMeanwhile => "changed while the job ran",
     }
 }
 

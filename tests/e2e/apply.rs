@@ -1,8 +1,9 @@
 //! Taking a result over: all or nothing, only onto the same base, and never what a person would want to see first.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
-use crate::support::World;
+use crate::support::{Done, World, first_line};
 
 fn run_id(world: &World, line: &str) -> String {
     world.summary(&[], &["sh", "-c", line])["run"].as_str().unwrap().to_owned()
@@ -78,6 +79,71 @@ fn a_moved_base_is_refused_with_every_path() {
     let checkout = other.project().display().to_string();
     let done = world.run(&["apply", &run, "--checkout", &checkout]);
     assert_eq!((done.code, other.read("new").as_str()), (0, "job\n"), "{done:?}");
+}
+
+/// A run whose checkout is edited after the job did its work and before it ends.
+fn edited_while_it_runs(world: &World, line: &str, edit: impl FnOnce()) -> Done {
+    let line = format!("{line}; echo ready; read go");
+    let mut child = world
+        .pond(&["run", "--", "sh", "-c", &line])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(first_line(&mut child), "ready\n");
+    edit();
+    drop(child.stdin.take());
+    Done::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn what_was_written_during_the_run_is_never_overwritten() {
+    let world = World::new();
+    for name in ["f", "g", "same"] {
+        world.write(name, "base\n");
+    }
+    for name in ["d", "e", "moved"] {
+        std::fs::create_dir(world.project().join(name)).unwrap();
+        world.write(&format!("{name}/inner"), "base\n");
+    }
+    let job = "echo job >> f; rm -rf d g; echo job > n; mkdir m; echo job > m/x; echo job >> e/inner; echo job >> same";
+    let done = edited_while_it_runs(&world, job, || {
+        world.write("f", "base\nmine\n");
+        world.write("d/mine", "mine\n");
+        world.write("g", "mine\n");
+        world.write("n", "mine\n");
+        world.write("m", "mine\n");
+        // The files below keep their old change times.
+        std::fs::rename(world.project().join("e"), world.project().join("e.old")).unwrap();
+        std::fs::rename(world.project().join("moved"), world.project().join("e")).unwrap();
+    });
+    assert!(done.stderr.contains("so not to be applied: d, d/mine, e, f, g, m, n\n"), "{done:?}");
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    for path in ["d", "d/mine", "e", "f", "g", "m", "n"] {
+        assert!(
+            refused.stderr.contains(&format!("pond: {path}: changed while the job ran\n")),
+            "{refused:?}"
+        );
+    }
+    assert!(!refused.stderr.contains("same") && !refused.stderr.contains("inner"), "{refused:?}");
+    for path in ["d/mine", "g", "n", "m"] {
+        assert_eq!(world.read(path), "mine\n");
+    }
+    assert_eq!((world.read("f").as_str(), world.read("same").as_str()), ("base\nmine\n", "base\n"));
+    assert_eq!((world.read("d/inner").as_str(), world.read("e/inner").as_str()), ("base\n", "base\n"));
+}
+
+#[test]
+fn edits_beside_the_result_do_not_stand_in_its_way() {
+    let world = World::new();
+    world.write("f", "base\n");
+    let done = edited_while_it_runs(&world, "echo job >> f; echo job > n", || world.write("other", "mine\n"));
+    assert!(done.stderr.contains("the checkout changed while the job ran"), "{done:?}");
+    let done = world.run(&["apply"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "modified f\nadded n\n"), "{done:?}");
+    assert_eq!((world.read("f").as_str(), world.read("other").as_str()), ("base\njob\n", "mine\n"));
 }
 
 #[test]

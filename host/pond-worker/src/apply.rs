@@ -111,6 +111,8 @@ pub enum ConflictKind {
     Differs,
     /// A parent is a file or a symbolic link.
     ParentNotADirectory,
+    /// Changed while the job ran, so nobody knows what the job began with.
+    ChangedMeanwhile,
 }
 
 /// Applies the result in `run` to the tree at `checkout`.
@@ -126,7 +128,7 @@ pub fn apply(
         return Err(ApplyRefused::Incomplete { count: record.rejected.len() });
     }
     let store = Store::open(run).map_err(|source| ApplyRefused::Open { source })?;
-    let plan = plan::survey(&record.changes, root.as_fd())?;
+    let plan = plan::survey(&record, root.as_fd())?;
     let mut journal = Journal::begin(run)?;
     let attempt = stage::stage(&plan, &store, root.as_fd(), options, &mut journal).and_then(|staging| {
         journal.advance(run, Phase::Committing)?;

@@ -37,7 +37,7 @@ pub use compare::{Side, differing, digest_before, empty_manifest, not_stored};
 pub use flag::{Category, Flag};
 pub use head::head_commit;
 pub use ignored::{Ignored, LeftOut};
-pub use meanwhile::changed_since;
+pub use meanwhile::{Start, changed_since};
 pub use overlay::OverlayXattrs;
 pub(crate) use overlay::same_file;
 
@@ -60,6 +60,8 @@ pub struct Sources {
     pub xattrs: OverlayXattrs,
     /// The repository that the checkout is a part of, if it has none of its own.
     pub above: Option<Above>,
+    /// When the job began to look at a lower layer that others write to as well; none for a copy of our own.
+    pub start: Option<Start>,
 }
 
 /// What of a job's view becomes its result.
@@ -111,6 +113,10 @@ pub struct Record {
     pub left_out: Vec<LeftOut>,
     /// Ignored files that were declared as artifacts: stored, in the manifest, and never applied.
     pub artifacts: Vec<Change>,
+    /// Paths of the base that changed while the job ran, where the job changed something, too. What the record says of their
+    /// base is not what the job began with, so the result cannot be applied.
+    #[serde(default)]
+    pub changed_meanwhile: Vec<RelPath>,
 }
 
 /// The version of [`Record`].
@@ -188,6 +194,7 @@ fn collect_parts(
         patch_omitted: patch.omitted,
         left_out: found.left_out,
         artifacts: found.artifacts,
+        changed_meanwhile: found.changed_meanwhile,
     };
     save(&record, run).map_err(stored)?;
     Ok(Collected { record, edit_result })

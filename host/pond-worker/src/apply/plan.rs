@@ -9,7 +9,7 @@ use rustix::fs::Stat;
 use super::{ApplyRefused, Conflict, ConflictKind};
 use crate::collect::base::{Base, look};
 use crate::collect::caps::Budget;
-use crate::collect::{Change, Delta, Leaf};
+use crate::collect::{Change, Delta, Leaf, Record};
 use crate::path::RelPath;
 
 #[derive(Debug)]
@@ -33,9 +33,12 @@ pub(super) enum MoveKind {
     Create { new: Leaf },
 }
 
-pub(super) fn survey(changes: &[Change], root: BorrowedFd<'_>) -> Result<Plan, ApplyRefused> {
+pub(super) fn survey(record: &Record, root: BorrowedFd<'_>) -> Result<Plan, ApplyRefused> {
+    let changes = record.changes.as_slice();
     check_order(changes)?;
-    let mut survey = Survey { root, kinds: BTreeMap::new(), conflicts: Vec::new(), made: BTreeSet::new() };
+    let meanwhile = |path: &RelPath| Conflict { path: path.clone(), kind: ConflictKind::ChangedMeanwhile };
+    let conflicts = record.changed_meanwhile.iter().map(meanwhile).collect();
+    let mut survey = Survey { root, kinds: BTreeMap::new(), conflicts, made: BTreeSet::new() };
     let leaving: BTreeSet<&RelPath> = paths(changes, |delta| delta.result().is_none());
     let emptied: BTreeSet<RelPath> = leaving.iter().flat_map(|path| path.ancestors()).collect();
     let mut moves = Vec::new();
@@ -45,6 +48,8 @@ pub(super) fn survey(changes: &[Change], root: BorrowedFd<'_>) -> Result<Plan, A
         }
     }
     if !survey.conflicts.is_empty() {
+        survey.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
+        survey.conflicts.dedup_by(|one, other| one.path == other.path);
         return Err(ApplyRefused::Conflicts(survey.conflicts));
     }
     let staying = paths(changes, |delta| delta.result().is_some());
@@ -99,7 +104,7 @@ impl Survey<'_> {
                 return Ok(self.parents(&change.path, leaving)?.then_some(MoveKind::Create { new }));
             }
             // A directory whose files all leave makes room for a file; if it does not empty, the commit fails.
-            (None, Some(new), Base::Directory) if emptied.contains(&change.path) => {
+            (None, Some(new), Base::Directory(_)) if emptied.contains(&change.path) => {
                 return Ok(Some(MoveKind::Create { new }));
             }
             (None, _, _) => ConflictKind::Exists,
@@ -110,7 +115,7 @@ impl Survey<'_> {
                 }));
             }
             (Some(_), _, Base::Absent) => ConflictKind::Missing,
-            (Some(_), _, Base::Leaf(..) | Base::Directory | Base::Unusable) => ConflictKind::Differs,
+            (Some(_), _, Base::Leaf(..) | Base::Directory(_) | Base::Unusable) => ConflictKind::Differs,
         };
         self.conflicts.push(Conflict { path: change.path.clone(), kind });
         Ok(None)
@@ -143,7 +148,7 @@ impl Survey<'_> {
             return Ok(*known);
         }
         let kind = match self.look(path)? {
-            Base::Directory => Parent::Directory,
+            Base::Directory(_) => Parent::Directory,
             Base::Absent => Parent::Absent,
             Base::Leaf(..) | Base::Unusable => Parent::Occupied,
         };
