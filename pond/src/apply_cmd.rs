@@ -1,7 +1,7 @@
 //! `pond apply`: puts the result of a run into its checkout, all of it or nothing.
 //!
-//! Nothing is applied that a person would want to see first: files that tools on this machine act on, links out of the tree and
-//! incomplete results each need a flag of their own. Names are printed as git quotes them, so none can forge a line.
+//! Nothing is applied that a person would want to see first: files that tools on this machine act on, links out of the tree,
+//! incomplete results and changes that the patch does not show each need a flag of their own. Names are printed as git quotes them, so none can forge a line.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use pond_worker::apply::{
     Accept, Applied, ApplyOptions, ApplyRefused, Conflict, ConflictKind, Recovered, apply, recover,
 };
 use pond_worker::collect::{Category, Change, Delta, Flag, Record, Rejected};
-use pond_worker::path::quoted;
+use pond_worker::path::{RelPath, quoted};
 use serde::Serialize;
 
 use crate::output::{self, REFUSED};
@@ -38,6 +38,9 @@ pub(crate) struct ApplyArgs {
     /// Apply what there is of a result from which entries were left out.
     #[arg(long)]
     incomplete: bool,
+    /// Also apply changes that were too large for the patch, so that nobody has read them there.
+    #[arg(long)]
+    with_omitted: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -57,6 +60,7 @@ enum Reason {
     Flagged(Vec<Flag>),
     Links(Vec<Flag>),
     Incomplete(Vec<Rejected>),
+    Omitted(Vec<RelPath>),
     Conflicts(Vec<Conflict>),
 }
 
@@ -117,6 +121,8 @@ fn unwanted(record: &Record, args: &ApplyArgs) -> Option<Reason> {
     let cloned = |flags: Vec<&Flag>| flags.into_iter().cloned().collect::<Vec<_>>();
     if !args.incomplete && !record.rejected.is_empty() {
         Some(Reason::Incomplete(record.rejected.clone()))
+    } else if !args.with_omitted && !record.patch_omitted.is_empty() {
+        Some(Reason::Omitted(record.patch_omitted.clone()))
     } else if !args.yes_links && !links.is_empty() {
         Some(Reason::Links(cloned(links)))
     } else if !args.flagged && !flagged.is_empty() {
@@ -134,6 +140,7 @@ impl Reason {
                 "these links lead out of the tree or into git metadata; --yes-links accepts them"
             }
             Self::Incomplete(_) => "these entries could not be collected; --incomplete applies the rest",
+            Self::Omitted(_) => "the patch does not show these changes; --with-omitted applies them as well",
             Self::Conflicts(_) => "these files are no longer what the job worked on; nothing was changed",
         }
         .to_owned()
@@ -147,6 +154,9 @@ impl Reason {
             Self::Flagged(list) | Self::Links(list) => flags(list),
             Self::Incomplete(list) => {
                 list.iter().map(|entry| format!("{}: {}", entry.path, entry.reason)).collect()
+            }
+            Self::Omitted(list) => {
+                list.iter().map(|path| format!("{path}: changed, and too large for the patch")).collect()
             }
             Self::Conflicts(list) => {
                 list.iter().map(|found| format!("{}: {}", found.path, what(found.kind))).collect()

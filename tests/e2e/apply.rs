@@ -160,6 +160,25 @@ fn links_out_and_incomplete_results_need_a_word() {
 }
 
 #[test]
+fn what_the_patch_does_not_show_needs_a_word() {
+    let world = World::new();
+    world.write("main.rs", "fn main() {}\n");
+    let run = run_id(&world, "echo large > a1; echo 'fn more() {}' >> main.rs");
+    // As if the file were: making one that does not fit takes longer than everything else here.
+    let path = world.state().join("runs").join(&run).join("changes.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    record["patch_omitted"] = serde_json::json!(["a1"]);
+    std::fs::write(&path, record.to_string()).unwrap();
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    assert!(refused.stderr.contains("a1: changed, and too large for the patch"), "{refused:?}");
+    assert!(refused.stderr.contains("--with-omitted") && !refused.stderr.contains("main.rs"), "{refused:?}");
+    assert_eq!(world.read("main.rs"), "fn main() {}\n");
+    let done = world.run(&["apply", "--with-omitted"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "added a1\nmodified main.rs\n"), "{done:?}");
+}
+
+#[test]
 fn an_interrupted_apply_is_undone_first() {
     let world = World::new();
     world.write("f", "base\n");

@@ -46,6 +46,8 @@ pub(crate) struct ResultSummary {
     pub(crate) changed_meanwhile: Vec<RelPath>,
     pub(crate) output_sha256: String,
     pub(crate) patch: PathBuf,
+    /// Changes too large for the patch: it does not show them.
+    pub(crate) patch_omitted: Vec<RelPath>,
     /// The job's own report, as it wrote it.
     pub(crate) edit_result: Option<PathBuf>,
     pub(crate) artifacts: ArtifactSummary,
@@ -134,6 +136,7 @@ fn summary(collected: &Collected, run: &Path, artifacts: ArtifactSummary) -> Res
         changed_meanwhile: record.changed_meanwhile.clone(),
         output_sha256: record.manifest_sha256.to_string(),
         patch: run.join("changes.patch"),
+        patch_omitted: record.patch_omitted.clone(),
         edit_result: collected.edit_result.as_ref().map(|_| run.join(EDIT_RESULT)),
         artifacts,
     }

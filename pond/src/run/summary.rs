@@ -143,6 +143,10 @@ impl Summary {
                 line(text, &format!("to keep them: pond apply {}", self.run));
             }
         }
+        if !result.patch_omitted.is_empty() {
+            let names = listed(&result.patch_omitted);
+            line(text, &format!("changed and too large for the patch, which does not show: {names}"));
+        }
         if !result.changed_meanwhile.is_empty() {
             let names = listed(&result.changed_meanwhile);
             line(text, &format!("changed by the job and by somebody else, so not to be applied: {names}"));
