@@ -178,6 +178,19 @@ fn what_the_patch_does_not_show_needs_a_word() {
     assert_eq!((done.code, done.stdout.as_str()), (0, "added a1\nmodified main.rs\n"), "{done:?}");
 }
 
+/// A prompt that asks git for its state would run the command on entering `docs`.
+#[test]
+fn a_planted_bare_repository_needs_a_word() {
+    let world = World::new();
+    let plant = "mkdir -p docs/objects docs/refs; touch docs/objects/x docs/refs/x; echo 'ref: refs/heads/x' > docs/HEAD; \
+                 printf '[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch ../ran; false\n' > docs/config";
+    run_id(&world, plant);
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    assert!(refused.stderr.contains("docs/config: lies in a git repository without .git"), "{refused:?}");
+    assert!(!world.project().join("docs").exists());
+}
+
 #[test]
 fn an_interrupted_apply_is_undone_first() {
     let world = World::new();

@@ -179,7 +179,9 @@ fn collect_parts(
         })
         .map_err(stored)?;
     let edit_result = artifact::take_edit_result(&mut found, &store).map_err(stored)?;
-    let flagged = flag::flags(&found.changes, |change| leads(change, &store)).map_err(stored)?;
+    // What cannot be looked at may be there.
+    let in_base = |path: &[u8]| base::is_absent(sources.lower.as_fd(), path).map_or(true, |absent| !absent);
+    let flagged = flag::flags(&found.changes, |change| leads(change, &store), in_base).map_err(stored)?;
     let contents = patch::Contents { lower: sources.lower.as_fd(), store: &store };
     let file = create(run, PATCH).map_err(stored)?;
     let patch = patch::write(&found.changes, &contents, caps.patch_bytes, file)?;

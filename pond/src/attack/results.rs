@@ -223,6 +223,25 @@ pub(super) const CASES: &[Case] = &[
                 result.record.git_metadata_changes > 0
                     && !result.record.changes.iter().any(|change| is_inside_git(change.path.as_bytes()))
             },
+        ), collected(
+            "bare",
+            |scene| {
+                let bare = scene.workspace.join("docs");
+                for directory in ["objects", "refs"] {
+                    std::fs::create_dir_all(bare.join(directory))?;
+                    std::fs::write(bare.join(directory).join("x"), "")?;
+                }
+                std::fs::write(bare.join("HEAD"), "ref: refs/heads/main\n")?;
+                std::fs::write(bare.join("config"), "[core]\n\tfsmonitor = touch /tmp/ran\n")
+            },
+            |result| {
+                let is_flagged = |path: &[u8]| {
+                    result.record.flagged.iter().any(|flag| flag.path.as_bytes() == path)
+                };
+                let bare = |path: &[u8]| path.starts_with(b"docs/");
+                let planted = result.record.changes.iter().filter(|change| bare(change.path.as_bytes()));
+                planted.clone().count() == 4 && planted.map(|change| change.path.as_bytes()).all(is_flagged)
+            },
         )],
     },
     Case {
