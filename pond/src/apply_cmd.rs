@@ -11,8 +11,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pond_sandbox::checkout::Checkout;
+use pond_sandbox::record::JobName;
+use pond_sandbox::state::StateDir;
 use pond_worker::apply::{
     Accept, Applied, ApplyOptions, ApplyRefused, Conflict, ConflictKind, Recovered, apply, recover,
+    unfinished,
 };
 use pond_worker::collect::{Category, Change, Delta, Flag, Record, Rejected};
 use pond_worker::path::{RelPath, quoted};
@@ -91,6 +94,9 @@ fn run(args: &ApplyArgs) -> anyhow::Result<Outcome> {
     };
     let (run, place) = (info.run.as_str().to_owned(), checkout.named.path.clone());
     let directory = File::open(&directory).with_context(|| format!("opening {}", directory.display()))?;
+    // A person's Ctrl-C or a shutdown must not leave half of a result; the descriptor holds them off to the end.
+    let _held_off = pond_sys::signal::interrupts()?;
+    recover_others(&state, &run, &checkout)?;
     let recovered = recover(directory.as_fd(), checkout.as_fd())?;
     let record = Record::load(directory.as_fd()).context("this run has no result to apply")?;
     let refused = |reason: Reason| {
@@ -112,6 +118,22 @@ fn run(args: &ApplyArgs) -> anyhow::Result<Outcome> {
         Err(ApplyRefused::Conflicts(conflicts)) => refused(Reason::Conflicts(conflicts)),
         Err(fault) => Err(fault.into()),
     }
+}
+
+/// Undoes what a killed apply of any other run left in this checkout: nothing may be built on half of a result.
+fn recover_others(state: &StateDir, run: &str, checkout: &Checkout) -> anyhow::Result<()> {
+    for name in runs::names(state)?.iter().map(JobName::as_str).filter(|name| *name != run) {
+        let directory = match File::open(state.runs().join(name)) {
+            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => continue,
+            opened => opened.with_context(|| format!("opening the directory of {name}"))?,
+        };
+        let asked = || format!("looking for an unfinished apply of {name}");
+        if unfinished(directory.as_fd(), checkout.as_fd()).with_context(asked)? {
+            recover(directory.as_fd(), checkout.as_fd()).with_context(asked)?;
+            eprintln!("pond: an apply of {name} to this checkout was cut short; it is undone or complete now");
+        }
+    }
+    Ok(())
 }
 
 /// What of this result needs a flag that was not given.

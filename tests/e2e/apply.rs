@@ -1,9 +1,9 @@
 //! Taking a result over: all or nothing, only onto the same base, and never what a person would want to see first.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Stdio;
 
-use crate::support::{Done, World, first_line};
+use crate::support::{Done, World, first_line, names};
 
 fn run_id(world: &World, line: &str) -> String {
     world.summary(&[], &["sh", "-c", line])["run"].as_str().unwrap().to_owned()
@@ -191,6 +191,71 @@ fn a_planted_bare_repository_needs_a_word() {
     assert!(!world.project().join("docs").exists());
 }
 
+/// What an apply to the project writes down.
+fn journal(world: &World, staging: &str, phase: &str, steps: &serde_json::Value) -> String {
+    let root = world.project().metadata().unwrap();
+    let tree = serde_json::json!({"device": root.dev(), "inode": root.ino()});
+    serde_json::json!({"staging": staging, "tree": tree, "phase": phase, "steps": steps, "made": [], "gone": []})
+        .to_string()
+}
+
+#[test]
+fn an_interrupted_apply_of_another_run_is_undone_first() {
+    let world = World::new();
+    world.write("f", "base\n");
+    world.write("g", "base\n");
+    let first = run_id(&world, "echo first > f; echo first > g");
+    let second = run_id(&world, "echo second > made");
+    // Death after the first of two replacements: `f` has changed places with its slot.
+    let staging = ".pond-apply-0123456789abcdef";
+    let slots = world.project().join(staging);
+    std::fs::create_dir(&slots).unwrap();
+    std::fs::rename(world.project().join("f"), slots.join("0")).unwrap();
+    world.write("f", "first\n");
+    std::fs::write(slots.join("1"), "first\n").unwrap();
+    let inode = |path: std::path::PathBuf| path.metadata().unwrap().ino();
+    let step = |path: &str, staged: u64| {
+        serde_json::json!({"path": path, "action": {"kind": "replace", "staged": staged}})
+    };
+    let steps = serde_json::json!([
+        step("f", inode(world.project().join("f"))), step("g", inode(slots.join("1")))
+    ]);
+    let directory = world.state().join("runs").join(&first);
+    std::fs::write(directory.join("apply.journal"), journal(&world, staging, "committing", &steps)).unwrap();
+    // To another checkout the same run cannot be applied before that, or its traces would be lost.
+    let other = World::new();
+    other.write("f", "base\n");
+    other.write("g", "base\n");
+    let elsewhere = world.run(&["apply", &first, "--checkout", &other.project().display().to_string()]);
+    assert!(elsewhere.code == 125 && elsewhere.stderr.contains("another checkout was cut short"), "{elsewhere:?}");
+    assert_eq!((other.read("f").as_str(), world.read("f").as_str()), ("base\n", "first\n"));
+
+    let done = world.run(&["apply", &second]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "added made\n"), "{done:?}");
+    assert!(done.stderr.contains(&format!("an apply of {first} to this checkout was cut short")), "{done:?}");
+    assert_eq!((world.read("f").as_str(), world.read("g").as_str()), ("base\n", "base\n"));
+    assert!(!slots.exists() && !directory.join("apply.journal").exists());
+    assert_eq!(world.run(&["apply", &first]).stdout, "modified f\nmodified g\n");
+}
+
+#[test]
+fn a_signal_in_the_middle_does_not_leave_half() {
+    const FILES: usize = 3000;
+    let world = World::new();
+    run_id(&world, &format!("mkdir d; cd d; i=0; while [ $i -lt {FILES} ]; do echo $i > $i; i=$((i+1)); done"));
+    let mut child = world.pond(&["apply"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let has_begun = || names(&world.project()).iter().any(|name| name.starts_with(".pond-apply-"));
+    while !has_begun() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before anybody saw it begin");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::HUP] {
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!((names(&world.project()).len(), names(&world.project().join("d")).len()), (1, FILES));
+}
+
 #[test]
 fn an_interrupted_apply_is_undone_first() {
     let world = World::new();
@@ -200,10 +265,9 @@ fn an_interrupted_apply_is_undone_first() {
     let staging = ".pond-apply-0123456789abcdef";
     std::fs::create_dir(world.project().join(staging)).unwrap();
     std::fs::write(world.project().join(staging).join("0"), "job\n").unwrap();
-    let journal =
-        serde_json::json!({"staging": staging, "phase": "staging", "steps": [], "made": [], "gone": []});
+    let journal = journal(&world, staging, "staging", &serde_json::json!([]));
     let directory = world.state().join("runs").join(&run);
-    std::fs::write(directory.join("apply.journal"), journal.to_string()).unwrap();
+    std::fs::write(directory.join("apply.journal"), journal).unwrap();
     let done = world.run(&["apply", &run]);
     assert_eq!((done.code, world.read("f").as_str()), (0, "job\n"), "{done:?}");
     assert!(done.stderr.contains("cut short; it is undone"), "{done:?}");
