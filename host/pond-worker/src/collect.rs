@@ -142,7 +142,7 @@ pub enum CollectFault {
 }
 
 impl CollectFault {
-    fn read(path: &[u8], errno: Errno) -> Self {
+    pub(crate) fn read(path: &[u8], errno: Errno) -> Self {
         Self::Read { path: quoted("", path), source: errno.into() }
     }
 }

@@ -146,3 +146,38 @@ fn other_files_in_an_emptied_directory_keep_it() {
     assert_eq!(fs::read_to_string(scene.path("emptied/mine")).unwrap(), "untracked");
     assert!(!scene.path("emptied/deep").exists());
 }
+
+#[test]
+fn empty_directories_make_room_for_a_file() {
+    let mut scene = Scene::with(|merged| {
+        fs::remove_dir_all(merged.join("dir-to-file")).unwrap();
+        symlink("kept", merged.join("dir-to-file")).unwrap();
+        fs::write(merged.join("out"), "now a file\n").unwrap();
+    });
+    for stays in [None, Some("out/a/mine"), Some("dir-to-file/mine"), Some("out/.git")] {
+        scene.afresh();
+        fs::create_dir_all(scene.path("out/a/b")).unwrap();
+        fs::create_dir_all(scene.path("dir-to-file/empty")).unwrap();
+        if let Some(mine) = stays {
+            fs::write(scene.path(mine), "mine\n").unwrap();
+        }
+        let before = scene.state();
+        let outcome = scene.apply(STRICT);
+        match stays {
+            None => assert_eq!((outcome.unwrap().changed, read_tree(scene.checkout.path())), (3, scene.after.clone())),
+            Some(mine) => {
+                let above = mine.rsplit_once('/').unwrap().0;
+                let expected = Conflict {
+                    path: RelPath::from_bytes(above.as_bytes()).unwrap(),
+                    kind: ConflictKind::Exists,
+                };
+                assert!(
+                    matches!(&outcome, Err(ApplyRefused::Conflicts(found)) if *found == [expected]),
+                    "{outcome:?}"
+                );
+                assert_eq!(scene.state(), before);
+            }
+        }
+        assert!(scene.leaves_no_trace());
+    }
+}
