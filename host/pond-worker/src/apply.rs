@@ -6,6 +6,7 @@
 //! could ship a forged one inside the checkout; so before a result is applied, every run is asked whether it is [`unfinished`]
 //! there. Covered: death of the process at any step; not: loss of power.
 
+mod attributes;
 mod commit;
 mod journal;
 mod plan;
