@@ -4,6 +4,7 @@
 //! incomplete results and changes that the patch does not show each need a flag of their own. Names are printed as git quotes them, so none can forge a line.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -130,7 +131,7 @@ fn recover_others(state: &StateDir, run: &str, checkout: &Checkout) -> anyhow::R
         let asked = || format!("looking for an unfinished apply of {name}");
         if unfinished(directory.as_fd(), checkout.as_fd()).with_context(asked)? {
             recover(directory.as_fd(), checkout.as_fd()).with_context(asked)?;
-            eprintln!("pond: an apply of {name} to this checkout was cut short; it is undone or complete now");
+            say(&format!("an apply of {name} to this checkout was cut short; it is undone or complete now"));
         }
     }
     Ok(())
@@ -219,28 +220,36 @@ fn report(outcome: &Outcome, json: bool) -> ExitCode {
     match outcome {
         Outcome::Applied { run, checkout, recovered, changes } => {
             said(*recovered);
-            for change in changes {
-                println!("{} {}", verb(&change.delta), change.path);
+            let lines = changes.iter().map(|change| format!("{} {}\n", verb(&change.delta), change.path));
+            // What is done is done, whether or not anybody takes the list of it.
+            match std::io::stdout().write_all(lines.collect::<String>().as_bytes()) {
+                Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {
+                    say(&format!("the list of changes could not be written: {fault}"));
+                }
+                Ok(()) | Err(_) => {}
             }
-            eprintln!("pond: {} of {run} applied to {}", changes.len(), quoted("", checkout.as_bytes()));
+            say(&format!("{} of {run} applied to {}", changes.len(), quoted("", checkout.as_bytes())));
         }
         Outcome::Refused { run, recovered, reason, message, .. } => {
             said(*recovered);
             for line in reason.lines() {
-                eprintln!("pond: {line}");
+                say(&line);
             }
-            eprintln!("pond: {run} not applied: {message}");
+            say(&format!("{run} not applied: {message}"));
         }
     }
     code
 }
 
+/// A line for a person, who may be gone.
+fn say(line: &str) {
+    if writeln!(std::io::stderr(), "pond: {line}").is_err() {}
+}
+
 fn said(recovered: Recovered) {
     match recovered {
         Recovered::Nothing => {}
-        Recovered::RolledBack => eprintln!("pond: an earlier apply of this run was cut short; it is undone"),
-        Recovered::Finished => {
-            eprintln!("pond: an earlier apply of this run had finished; its traces are gone")
-        }
+        Recovered::RolledBack => say("an earlier apply of this run was cut short; it is undone"),
+        Recovered::Finished => say("an earlier apply of this run had finished; its traces are gone"),
     }
 }

@@ -214,12 +214,9 @@ fn an_interrupted_apply_of_another_run_is_undone_first() {
     world.write("f", "first\n");
     std::fs::write(slots.join("1"), "first\n").unwrap();
     let inode = |path: std::path::PathBuf| path.metadata().unwrap().ino();
-    let step = |path: &str, staged: u64| {
-        serde_json::json!({"path": path, "action": {"kind": "replace", "staged": staged}})
-    };
-    let steps = serde_json::json!([
-        step("f", inode(world.project().join("f"))), step("g", inode(slots.join("1")))
-    ]);
+    let step = |path: &str, staged: u64| serde_json::json!({"path": path, "action": {"kind": "replace", "staged": staged}});
+    let steps =
+        serde_json::json!([step("f", inode(world.project().join("f"))), step("g", inode(slots.join("1")))]);
     let directory = world.state().join("runs").join(&first);
     std::fs::write(directory.join("apply.journal"), journal(&world, staging, "committing", &steps)).unwrap();
     // To another checkout the same run cannot be applied before that, or its traces would be lost.
@@ -227,7 +224,10 @@ fn an_interrupted_apply_of_another_run_is_undone_first() {
     other.write("f", "base\n");
     other.write("g", "base\n");
     let elsewhere = world.run(&["apply", &first, "--checkout", &other.project().display().to_string()]);
-    assert!(elsewhere.code == 125 && elsewhere.stderr.contains("another checkout was cut short"), "{elsewhere:?}");
+    assert!(
+        elsewhere.code == 125 && elsewhere.stderr.contains("another checkout was cut short"),
+        "{elsewhere:?}"
+    );
     assert_eq!((other.read("f").as_str(), world.read("f").as_str()), ("base\n", "first\n"));
 
     let done = world.run(&["apply", &second]);
@@ -242,14 +242,18 @@ fn an_interrupted_apply_of_another_run_is_undone_first() {
 fn a_signal_in_the_middle_does_not_leave_half() {
     const FILES: usize = 3000;
     let world = World::new();
-    run_id(&world, &format!("mkdir d; cd d; i=0; while [ $i -lt {FILES} ]; do echo $i > $i; i=$((i+1)); done"));
+    run_id(
+        &world,
+        &format!("mkdir d; cd d; i=0; while [ $i -lt {FILES} ]; do echo $i > $i; i=$((i+1)); done"),
+    );
     let mut child = world.pond(&["apply"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let has_begun = || names(&world.project()).iter().any(|name| name.starts_with(".pond-apply-"));
     while !has_begun() {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before anybody saw it begin");
     }
     let pid = rustix::process::Pid::from_child(&child);
-    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::HUP] {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::HUP]
+    {
         rustix::process::kill_process(pid, signal).unwrap();
     }
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -272,6 +276,28 @@ fn an_interrupted_apply_is_undone_first() {
     assert_eq!((done.code, world.read("f").as_str()), (0, "job\n"), "{done:?}");
     assert!(done.stderr.contains("cut short; it is undone"), "{done:?}");
     assert!(!world.project().join(staging).exists() && !directory.join("apply.journal").exists());
+}
+
+#[test]
+fn a_report_nobody_takes_is_no_failure() {
+    let world = World::new();
+    for (to, says) in
+        [(">/dev/full", "could not be written"), ("2>/dev/full", ""), ("2>&1 >/dev/full | true", "")]
+    {
+        run_id(&world, "echo job >> f; for i in 1 2 3; do echo job >> f$i; done");
+        let done = world.host_shell(&format!("\"$0\" apply {to}"));
+        assert!(
+            done.code == 0 && done.stderr.contains(says) && !done.stderr.contains("panic"),
+            "{to}: {done:?}"
+        );
+    }
+    // The reader of the list is gone before it is written.
+    run_id(&world, "i=0; while [ $i -lt 300 ]; do echo job >> g$i; i=$((i+1)); done");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let done = Done::of(world.pond(&["apply"]).stdout(writer).output().unwrap());
+    assert!(done.code == 0 && done.stderr.contains("300 of"), "{done:?}");
+    assert_eq!((world.read("f").as_str(), world.read("g299").as_str()), ("job\njob\njob\n", "job\n"));
 }
 
 #[test]

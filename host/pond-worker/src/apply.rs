@@ -75,7 +75,9 @@ pub enum ApplyRefused {
     Conflicts(Vec<Conflict>),
     #[error("another apply is at work in this checkout")]
     Busy,
-    #[error("an apply of this run to another checkout was cut short; apply it there first, so that it is undone")]
+    #[error(
+        "an apply of this run to another checkout was cut short; apply it there first, so that it is undone"
+    )]
     UnfinishedElsewhere,
     #[error("examine the checkout")]
     Examine { source: CollectFault },

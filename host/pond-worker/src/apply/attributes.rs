@@ -44,8 +44,7 @@ fn names(file: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
         Err(errno) => return Err(errno.into()),
     };
     list.truncate(length);
-    let is_handed_on = |name: &&[u8]| {
-        name.starts_with(OWN) || *name == ACCESS_LIST.as_bytes() || *name == LABEL.as_bytes()
-    };
+    let is_handed_on =
+        |name: &&[u8]| name.starts_with(OWN) || *name == ACCESS_LIST.as_bytes() || *name == LABEL.as_bytes();
     Ok(list.split(|&byte| byte == 0).filter(is_handed_on).map(<[u8]>::to_vec).collect())
 }

@@ -39,7 +39,8 @@ pub(super) fn survey(record: &Record, root: BorrowedFd<'_>) -> Result<Plan, Appl
     check_order(changes)?;
     let meanwhile = |path: &RelPath| Conflict { path: path.clone(), kind: ConflictKind::ChangedMeanwhile };
     let conflicts = record.changed_meanwhile.iter().map(meanwhile).collect();
-    let mut survey = Survey { root, kinds: BTreeMap::new(), conflicts, made: BTreeSet::new(), emptied: BTreeSet::new() };
+    let mut survey =
+        Survey { root, kinds: BTreeMap::new(), conflicts, made: BTreeSet::new(), emptied: BTreeSet::new() };
     let leaving: BTreeSet<&RelPath> = paths(changes, |delta| delta.result().is_none());
     survey.emptied = leaving.iter().flat_map(|path| path.ancestors()).collect();
     let mut moves = Vec::new();
@@ -132,7 +133,8 @@ impl Survey<'_> {
             let fd = beneath::open_dir(self.root, dir.as_bytes()).map_err(fault)?;
             let mut staying = None;
             beneath::each_name(fd.as_fd(), fault, |name| {
-                let is_directory = beneath::kind(&beneath::stat(&fd, name).map_err(fault)?) == FileType::Directory;
+                let is_directory =
+                    beneath::kind(&beneath::stat(&fd, name).map_err(fault)?) == FileType::Directory;
                 match RelPath::from_bytes(&[dir.as_bytes(), b"/", name.to_bytes()].concat()) {
                     Ok(path) if is_directory => pending.push(path),
                     Ok(path) if leaving.contains(&path) => {}

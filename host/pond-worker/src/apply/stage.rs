@@ -55,12 +55,10 @@ impl Stager<'_> {
         let path = planned.path.clone();
         let action = match &planned.kind {
             MoveKind::Remove { .. } => Action::Remove,
-            MoveKind::Replace { seen, new } => Action::Replace {
-                staged: self.leaf(&slot, &path, *new, Some(seen))?,
-            },
-            MoveKind::Create { new } => Action::Create {
-                staged: self.leaf(&slot, &path, *new, None)?,
-            },
+            MoveKind::Replace { seen, new } => {
+                Action::Replace { staged: self.leaf(&slot, &path, *new, Some(seen))? }
+            }
+            MoveKind::Create { new } => Action::Create { staged: self.leaf(&slot, &path, *new, None)? },
         };
         Ok(Step { path, action })
     }

@@ -164,7 +164,10 @@ fn empty_directories_make_room_for_a_file() {
         let before = scene.state();
         let outcome = scene.apply(STRICT);
         match stays {
-            None => assert_eq!((outcome.unwrap().changed, read_tree(scene.checkout.path())), (3, scene.after.clone())),
+            None => assert_eq!(
+                (outcome.unwrap().changed, read_tree(scene.checkout.path())),
+                (3, scene.after.clone())
+            ),
             Some(mine) => {
                 let above = mine.rsplit_once('/').unwrap().0;
                 let expected = Conflict {
@@ -185,9 +188,13 @@ fn empty_directories_make_room_for_a_file() {
 /// An access list as the kernel holds it: the owner, one more user, the group, the mask, everybody.
 fn access_list(named: u8, group: u8, mask: u8) -> Vec<u8> {
     let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, rights, id) in
-        [(1_u16, 6, u32::MAX), (2, named, 1234), (4, group, u32::MAX), (16, mask, u32::MAX), (32, 0, u32::MAX)]
-    {
+    for (tag, rights, id) in [
+        (1_u16, 6, u32::MAX),
+        (2, named, 1234),
+        (4, group, u32::MAX),
+        (16, mask, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
         list.extend(tag.to_le_bytes());
         list.extend(u16::from(rights).to_le_bytes());
         list.extend(id.to_le_bytes());

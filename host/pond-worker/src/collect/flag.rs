@@ -61,7 +61,9 @@ impl Category {
             Self::NewlyExecutable => "can now be executed",
             Self::LinkOutside => "symbolic link that leads out of the tree",
             Self::LinkIntoGit => "symbolic link that leads into git metadata",
-            Self::Repository => "lies in a git repository without .git, whose config names commands that git runs",
+            Self::Repository => {
+                "lies in a git repository without .git, whose config names commands that git runs"
+            }
             Self::DeceptiveName => "name is not what it looks like, or collides with another on some systems",
         }
     }

@@ -69,7 +69,21 @@ fn check(base: &Tree, added: &[(&str, Entry)]) -> Run {
 fn braces_mean_themselves() {
     let base = tree(&[(".gitignore", file("*.{log,tmp}\n\\{x}\nc[{]d\n[]{]y\nun[{a,b}\n{z\n"))]);
     let names = [
-        "a.log", "a.tmp", "a.{log,tmp}", "x", "{x}", "c{d", "c\\d", "{y", "]y", "y", "una", "un[a", "un[{a,b}", "z", "{z",
+        "a.log",
+        "a.tmp",
+        "a.{log,tmp}",
+        "x",
+        "{x}",
+        "c{d",
+        "c\\d",
+        "{y",
+        "]y",
+        "y",
+        "una",
+        "un[a",
+        "un[{a,b}",
+        "z",
+        "{z",
     ];
     let added = names.map(|name| (name, file("x")));
     let run = check(&base, &added);
