@@ -163,6 +163,23 @@ fn a_mount_in_the_way_of_a_user_is_named() {
 }
 
 #[test]
+fn a_users_home_with_the_state_directory_in_it_is_no_checkout() {
+    let visitor = Visitor::invite();
+    let home = visitor.world.project();
+    let run = |arguments: &[&str]| {
+        let mut pond = visitor.pond(arguments);
+        pond.env("HOME", &home).env_remove("POND_STATE_DIR").env_remove("XDG_STATE_HOME");
+        Done::of(pond.output().unwrap())
+    };
+    let whole = run(&["run", "--", "cat", ".local/state/pond/signing-key.pem"]);
+    refused(&whole, &["pond's state directory", "/.local/state/pond lies below the checkout"]);
+    std::fs::create_dir(home.join("part")).unwrap();
+    let part = run(&["run", "-q", "--checkout", "part", "--", "true"]);
+    assert_eq!(part.code, 0, "{part:?}");
+    assert!(home.join(".local/state/pond/signing-key.pem").exists(), "what the first run would have shown");
+}
+
+#[test]
 fn without_a_delegated_group_a_user_is_told_how_to_get_one() {
     let visitor = Visitor::invite();
     for group in &visitor.groups {

@@ -185,6 +185,7 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
     enforceable(policy)?;
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
+    checkout.keep_apart(&state)?;
     let mut provider = match backend {
         Backend::Native => Provider::Native(Native::with(state, launcher?)?),
         Backend::Docker | Backend::Gvisor | Backend::Firecracker => {
