@@ -67,7 +67,7 @@ impl Range<'_> {
             argv: &argv,
             env: &[],
             exhibits: &exhibits,
-            tools: &[],
+            tools: self.props.tools(),
             console: Console::Pipes,
             doors: &[],
             home: &[],

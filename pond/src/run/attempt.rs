@@ -106,7 +106,7 @@ impl Attempt<'_> {
         };
         let prepared = statement::prepare(self.request, &directory, provider.state());
         let Seen { mut ended, shown, network } = self.watch(provider, begun, base.checkout(), &directory)?;
-        let verdict = Verdict::of(&ended);
+        let verdict = Verdict::of(&ended, &base.checkout().named.path);
         let room = Room::of(&ended);
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {

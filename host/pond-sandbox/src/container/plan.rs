@@ -6,7 +6,7 @@
 
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, PROGRAM};
-use pond_wire::jail::{HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged};
+use pond_wire::jail::{BindKind, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged};
 
 use super::request::{BindOptions, Create, Healthcheck, HostConfig, LogConfig, Mount, RestartPolicy, Ulimit};
 use super::seccomp;
@@ -181,8 +181,11 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
     let stage = facts.stage;
     let storage = [(staged::WORKSPACE, WORKSPACE), (staged::HOME, HOME)]
         .map(|(name, target)| bind(&format!("{stage}/{name}"), target, false));
-    let files = facts.plan.root.iter().filter_map(|entry| match entry {
-        RootEntry::Bind { path, source, .. } => Some(bind(source, path, true)),
+    // Never the host's directory itself, whose sockets and locks the job would share.
+    let mut shown = (0..).map(|index| format!("{stage}/{}", staged::shown(index)));
+    let files = facts.plan.root.iter().filter_map(move |entry| match entry {
+        RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(bind(&shown.next()?, path, true)),
+        RootEntry::Bind { path, source, kind: BindKind::File } => Some(bind(source, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
             Some(bind(&format!("{stage}/{}", base_name(path)), path, true))
         }
