@@ -155,6 +155,8 @@ impl Relay {
         if engine && transit.has_room() {
             self.hear_engine(transit)?;
         }
+        // What waited for room comes before what waits behind it: nothing else may ever wake this thread again.
+        self.flush(transit)?;
         self.sort(transit)?;
         self.flush(transit)?;
         if transit.farewell.is_some_and(|since| since.elapsed() > FAREWELL) {
