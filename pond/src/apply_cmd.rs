@@ -1,9 +1,10 @@
 //! `pond apply`: puts the result of a run into its checkout, all of it or nothing.
 //!
-//! Nothing is applied that a person would want to see first: files that tools on this machine act on, links out of the tree and
-//! incomplete results each need a flag of their own. Names are printed as git quotes them, so none can forge a line.
+//! Nothing is applied that a person would want to see first: files that tools on this machine act on, links out of the tree,
+//! incomplete results and changes that the patch does not show each need a flag of their own. Names are printed as git quotes them, so none can forge a line.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,11 +12,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pond_sandbox::checkout::Checkout;
+use pond_sandbox::record::JobName;
+use pond_sandbox::state::StateDir;
 use pond_worker::apply::{
     Accept, Applied, ApplyOptions, ApplyRefused, Conflict, ConflictKind, Recovered, apply, recover,
+    unfinished,
 };
 use pond_worker::collect::{Category, Change, Delta, Flag, Record, Rejected};
-use pond_worker::path::quoted;
+use pond_worker::path::{RelPath, quoted};
 use serde::Serialize;
 
 use crate::output::{self, REFUSED};
@@ -38,6 +42,9 @@ pub(crate) struct ApplyArgs {
     /// Apply what there is of a result from which entries were left out.
     #[arg(long)]
     incomplete: bool,
+    /// Also apply changes that were too large for the patch, so that nobody has read them there.
+    #[arg(long)]
+    with_omitted: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -57,6 +64,7 @@ enum Reason {
     Flagged(Vec<Flag>),
     Links(Vec<Flag>),
     Incomplete(Vec<Rejected>),
+    Omitted(Vec<RelPath>),
     Conflicts(Vec<Conflict>),
 }
 
@@ -87,6 +95,9 @@ fn run(args: &ApplyArgs) -> anyhow::Result<Outcome> {
     };
     let (run, place) = (info.run.as_str().to_owned(), checkout.named.path.clone());
     let directory = File::open(&directory).with_context(|| format!("opening {}", directory.display()))?;
+    // A person's Ctrl-C or a shutdown must not leave half of a result; the descriptor holds them off to the end.
+    let _held_off = pond_sys::signal::interrupts()?;
+    recover_others(&state, &run, &checkout)?;
     let recovered = recover(directory.as_fd(), checkout.as_fd())?;
     let record = Record::load(directory.as_fd()).context("this run has no result to apply")?;
     let refused = |reason: Reason| {
@@ -110,6 +121,22 @@ fn run(args: &ApplyArgs) -> anyhow::Result<Outcome> {
     }
 }
 
+/// Undoes what a killed apply of any other run left in this checkout: nothing may be built on half of a result.
+fn recover_others(state: &StateDir, run: &str, checkout: &Checkout) -> anyhow::Result<()> {
+    for name in runs::names(state)?.iter().map(JobName::as_str).filter(|name| *name != run) {
+        let directory = match File::open(state.runs().join(name)) {
+            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => continue,
+            opened => opened.with_context(|| format!("opening the directory of {name}"))?,
+        };
+        let asked = || format!("looking for an unfinished apply of {name}");
+        if unfinished(directory.as_fd(), checkout.as_fd()).with_context(asked)? {
+            recover(directory.as_fd(), checkout.as_fd()).with_context(asked)?;
+            say(&format!("an apply of {name} to this checkout was cut short; it is undone or complete now"));
+        }
+    }
+    Ok(())
+}
+
 /// What of this result needs a flag that was not given.
 fn unwanted(record: &Record, args: &ApplyArgs) -> Option<Reason> {
     let is_link = |flag: &&Flag| matches!(flag.category, Category::LinkOutside | Category::LinkIntoGit);
@@ -117,6 +144,8 @@ fn unwanted(record: &Record, args: &ApplyArgs) -> Option<Reason> {
     let cloned = |flags: Vec<&Flag>| flags.into_iter().cloned().collect::<Vec<_>>();
     if !args.incomplete && !record.rejected.is_empty() {
         Some(Reason::Incomplete(record.rejected.clone()))
+    } else if !args.with_omitted && !record.patch_omitted.is_empty() {
+        Some(Reason::Omitted(record.patch_omitted.clone()))
     } else if !args.yes_links && !links.is_empty() {
         Some(Reason::Links(cloned(links)))
     } else if !args.flagged && !flagged.is_empty() {
@@ -134,6 +163,7 @@ impl Reason {
                 "these links lead out of the tree or into git metadata; --yes-links accepts them"
             }
             Self::Incomplete(_) => "these entries could not be collected; --incomplete applies the rest",
+            Self::Omitted(_) => "the patch does not show these changes; --with-omitted applies them as well",
             Self::Conflicts(_) => "these files are no longer what the job worked on; nothing was changed",
         }
         .to_owned()
@@ -148,6 +178,9 @@ impl Reason {
             Self::Incomplete(list) => {
                 list.iter().map(|entry| format!("{}: {}", entry.path, entry.reason)).collect()
             }
+            Self::Omitted(list) => {
+                list.iter().map(|path| format!("{path}: changed, and too large for the patch")).collect()
+            }
             Self::Conflicts(list) => {
                 list.iter().map(|found| format!("{}: {}", found.path, what(found.kind))).collect()
             }
@@ -161,6 +194,7 @@ fn what(kind: ConflictKind) -> &'static str {
         ConflictKind::Exists => "is there already",
         ConflictKind::Differs => "has changed",
         ConflictKind::ParentNotADirectory => "lies below something that is not a directory",
+        ConflictKind::ChangedMeanwhile => "changed while the job ran",
     }
 }
 
@@ -186,28 +220,36 @@ fn report(outcome: &Outcome, json: bool) -> ExitCode {
     match outcome {
         Outcome::Applied { run, checkout, recovered, changes } => {
             said(*recovered);
-            for change in changes {
-                println!("{} {}", verb(&change.delta), change.path);
+            let lines = changes.iter().map(|change| format!("{} {}\n", verb(&change.delta), change.path));
+            // What is done is done, whether or not anybody takes the list of it.
+            match std::io::stdout().write_all(lines.collect::<String>().as_bytes()) {
+                Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {
+                    say(&format!("the list of changes could not be written: {fault}"));
+                }
+                Ok(()) | Err(_) => {}
             }
-            eprintln!("pond: {} of {run} applied to {}", changes.len(), quoted("", checkout.as_bytes()));
+            say(&format!("{} of {run} applied to {}", changes.len(), quoted("", checkout.as_bytes())));
         }
         Outcome::Refused { run, recovered, reason, message, .. } => {
             said(*recovered);
             for line in reason.lines() {
-                eprintln!("pond: {line}");
+                say(&line);
             }
-            eprintln!("pond: {run} not applied: {message}");
+            say(&format!("{run} not applied: {message}"));
         }
     }
     code
 }
 
+/// A line for a person, who may be gone.
+fn say(line: &str) {
+    if writeln!(std::io::stderr(), "pond: {line}").is_err() {}
+}
+
 fn said(recovered: Recovered) {
     match recovered {
         Recovered::Nothing => {}
-        Recovered::RolledBack => eprintln!("pond: an earlier apply of this run was cut short; it is undone"),
-        Recovered::Finished => {
-            eprintln!("pond: an earlier apply of this run had finished; its traces are gone")
-        }
+        Recovered::RolledBack => say("an earlier apply of this run was cut short; it is undone"),
+        Recovered::Finished => say("an earlier apply of this run had finished; its traces are gone"),
     }
 }

@@ -1,8 +1,9 @@
 //! Taking a result over: all or nothing, only onto the same base, and never what a person would want to see first.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Stdio;
 
-use crate::support::World;
+use crate::support::{Done, World, first_line, names};
 
 fn run_id(world: &World, line: &str) -> String {
     world.summary(&[], &["sh", "-c", line])["run"].as_str().unwrap().to_owned()
@@ -80,6 +81,71 @@ fn a_moved_base_is_refused_with_every_path() {
     assert_eq!((done.code, other.read("new").as_str()), (0, "job\n"), "{done:?}");
 }
 
+/// A run whose checkout is edited after the job did its work and before it ends.
+fn edited_while_it_runs(world: &World, line: &str, edit: impl FnOnce()) -> Done {
+    let line = format!("{line}; echo ready; read go");
+    let mut child = world
+        .pond(&["run", "--", "sh", "-c", &line])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(first_line(&mut child), "ready\n");
+    edit();
+    drop(child.stdin.take());
+    Done::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn what_was_written_during_the_run_is_never_overwritten() {
+    let world = World::new();
+    for name in ["f", "g", "same"] {
+        world.write(name, "base\n");
+    }
+    for name in ["d", "e", "moved"] {
+        std::fs::create_dir(world.project().join(name)).unwrap();
+        world.write(&format!("{name}/inner"), "base\n");
+    }
+    let job = "echo job >> f; rm -rf d g; echo job > n; mkdir m; echo job > m/x; echo job >> e/inner; echo job >> same";
+    let done = edited_while_it_runs(&world, job, || {
+        world.write("f", "base\nmine\n");
+        world.write("d/mine", "mine\n");
+        world.write("g", "mine\n");
+        world.write("n", "mine\n");
+        world.write("m", "mine\n");
+        // The files below keep their old change times.
+        std::fs::rename(world.project().join("e"), world.project().join("e.old")).unwrap();
+        std::fs::rename(world.project().join("moved"), world.project().join("e")).unwrap();
+    });
+    assert!(done.stderr.contains("so not to be applied: d, d/mine, e, f, g, m, n\n"), "{done:?}");
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    for path in ["d", "d/mine", "e", "f", "g", "m", "n"] {
+        assert!(
+            refused.stderr.contains(&format!("pond: {path}: changed while the job ran\n")),
+            "{refused:?}"
+        );
+    }
+    assert!(!refused.stderr.contains("same") && !refused.stderr.contains("inner"), "{refused:?}");
+    for path in ["d/mine", "g", "n", "m"] {
+        assert_eq!(world.read(path), "mine\n");
+    }
+    assert_eq!((world.read("f").as_str(), world.read("same").as_str()), ("base\nmine\n", "base\n"));
+    assert_eq!((world.read("d/inner").as_str(), world.read("e/inner").as_str()), ("base\n", "base\n"));
+}
+
+#[test]
+fn edits_beside_the_result_do_not_stand_in_its_way() {
+    let world = World::new();
+    world.write("f", "base\n");
+    let done = edited_while_it_runs(&world, "echo job >> f; echo job > n", || world.write("other", "mine\n"));
+    assert!(done.stderr.contains("the checkout changed while the job ran"), "{done:?}");
+    let done = world.run(&["apply"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "modified f\nadded n\n"), "{done:?}");
+    assert_eq!((world.read("f").as_str(), world.read("other").as_str()), ("base\njob\n", "mine\n"));
+}
+
 #[test]
 fn links_out_and_incomplete_results_need_a_word() {
     let world = World::new();
@@ -94,6 +160,107 @@ fn links_out_and_incomplete_results_need_a_word() {
 }
 
 #[test]
+fn what_the_patch_does_not_show_needs_a_word() {
+    let world = World::new();
+    world.write("main.rs", "fn main() {}\n");
+    let run = run_id(&world, "echo large > a1; echo 'fn more() {}' >> main.rs");
+    // As if the file were: making one that does not fit takes longer than everything else here.
+    let path = world.state().join("runs").join(&run).join("changes.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    record["patch_omitted"] = serde_json::json!(["a1"]);
+    std::fs::write(&path, record.to_string()).unwrap();
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    assert!(refused.stderr.contains("a1: changed, and too large for the patch"), "{refused:?}");
+    assert!(refused.stderr.contains("--with-omitted") && !refused.stderr.contains("main.rs"), "{refused:?}");
+    assert_eq!(world.read("main.rs"), "fn main() {}\n");
+    let done = world.run(&["apply", "--with-omitted"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "added a1\nmodified main.rs\n"), "{done:?}");
+}
+
+/// A prompt that asks git for its state would run the command on entering `docs`.
+#[test]
+fn a_planted_bare_repository_needs_a_word() {
+    let world = World::new();
+    let plant = "mkdir -p docs/objects docs/refs; touch docs/objects/x docs/refs/x; echo 'ref: refs/heads/x' > docs/HEAD; \
+                 printf '[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch ../ran; false\n' > docs/config";
+    run_id(&world, plant);
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    assert!(refused.stderr.contains("docs/config: lies in a git repository without .git"), "{refused:?}");
+    assert!(!world.project().join("docs").exists());
+}
+
+/// What an apply to the project writes down.
+fn journal(world: &World, staging: &str, phase: &str, steps: &serde_json::Value) -> String {
+    let root = world.project().metadata().unwrap();
+    let tree = serde_json::json!({"device": root.dev(), "inode": root.ino()});
+    serde_json::json!({"staging": staging, "tree": tree, "phase": phase, "steps": steps, "made": [], "gone": []})
+        .to_string()
+}
+
+#[test]
+fn an_interrupted_apply_of_another_run_is_undone_first() {
+    let world = World::new();
+    world.write("f", "base\n");
+    world.write("g", "base\n");
+    let first = run_id(&world, "echo first > f; echo first > g");
+    let second = run_id(&world, "echo second > made");
+    // Death after the first of two replacements: `f` has changed places with its slot.
+    let staging = ".pond-apply-0123456789abcdef";
+    let slots = world.project().join(staging);
+    std::fs::create_dir(&slots).unwrap();
+    std::fs::rename(world.project().join("f"), slots.join("0")).unwrap();
+    world.write("f", "first\n");
+    std::fs::write(slots.join("1"), "first\n").unwrap();
+    let inode = |path: std::path::PathBuf| path.metadata().unwrap().ino();
+    let step = |path: &str, staged: u64| serde_json::json!({"path": path, "action": {"kind": "replace", "staged": staged}});
+    let steps =
+        serde_json::json!([step("f", inode(world.project().join("f"))), step("g", inode(slots.join("1")))]);
+    let directory = world.state().join("runs").join(&first);
+    std::fs::write(directory.join("apply.journal"), journal(&world, staging, "committing", &steps)).unwrap();
+    // To another checkout the same run cannot be applied before that, or its traces would be lost.
+    let other = World::new();
+    other.write("f", "base\n");
+    other.write("g", "base\n");
+    let elsewhere = world.run(&["apply", &first, "--checkout", &other.project().display().to_string()]);
+    assert!(
+        elsewhere.code == 125 && elsewhere.stderr.contains("another checkout was cut short"),
+        "{elsewhere:?}"
+    );
+    assert_eq!((other.read("f").as_str(), world.read("f").as_str()), ("base\n", "first\n"));
+
+    let done = world.run(&["apply", &second]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "added made\n"), "{done:?}");
+    assert!(done.stderr.contains(&format!("an apply of {first} to this checkout was cut short")), "{done:?}");
+    assert_eq!((world.read("f").as_str(), world.read("g").as_str()), ("base\n", "base\n"));
+    assert!(!slots.exists() && !directory.join("apply.journal").exists());
+    assert_eq!(world.run(&["apply", &first]).stdout, "modified f\nmodified g\n");
+}
+
+#[test]
+fn a_signal_in_the_middle_does_not_leave_half() {
+    const FILES: usize = 3000;
+    let world = World::new();
+    run_id(
+        &world,
+        &format!("mkdir d; cd d; i=0; while [ $i -lt {FILES} ]; do echo $i > $i; i=$((i+1)); done"),
+    );
+    let mut child = world.pond(&["apply"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let has_begun = || names(&world.project()).iter().any(|name| name.starts_with(".pond-apply-"));
+    while !has_begun() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before anybody saw it begin");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT, rustix::process::Signal::HUP]
+    {
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!((names(&world.project()).len(), names(&world.project().join("d")).len()), (1, FILES));
+}
+
+#[test]
 fn an_interrupted_apply_is_undone_first() {
     let world = World::new();
     world.write("f", "base\n");
@@ -102,14 +269,35 @@ fn an_interrupted_apply_is_undone_first() {
     let staging = ".pond-apply-0123456789abcdef";
     std::fs::create_dir(world.project().join(staging)).unwrap();
     std::fs::write(world.project().join(staging).join("0"), "job\n").unwrap();
-    let journal =
-        serde_json::json!({"staging": staging, "phase": "staging", "steps": [], "made": [], "gone": []});
+    let journal = journal(&world, staging, "staging", &serde_json::json!([]));
     let directory = world.state().join("runs").join(&run);
-    std::fs::write(directory.join("apply.journal"), journal.to_string()).unwrap();
+    std::fs::write(directory.join("apply.journal"), journal).unwrap();
     let done = world.run(&["apply", &run]);
     assert_eq!((done.code, world.read("f").as_str()), (0, "job\n"), "{done:?}");
     assert!(done.stderr.contains("cut short; it is undone"), "{done:?}");
     assert!(!world.project().join(staging).exists() && !directory.join("apply.journal").exists());
+}
+
+#[test]
+fn a_report_nobody_takes_is_no_failure() {
+    let world = World::new();
+    for (to, says) in
+        [(">/dev/full", "could not be written"), ("2>/dev/full", ""), ("2>&1 >/dev/full | true", "")]
+    {
+        run_id(&world, "echo job >> f; for i in 1 2 3; do echo job >> f$i; done");
+        let done = world.host_shell(&format!("\"$0\" apply {to}"));
+        assert!(
+            done.code == 0 && done.stderr.contains(says) && !done.stderr.contains("panic"),
+            "{to}: {done:?}"
+        );
+    }
+    // The reader of the list is gone before it is written.
+    run_id(&world, "i=0; while [ $i -lt 300 ]; do echo job >> g$i; i=$((i+1)); done");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let done = Done::of(world.pond(&["apply"]).stdout(writer).output().unwrap());
+    assert!(done.code == 0 && done.stderr.contains("300 of"), "{done:?}");
+    assert_eq!((world.read("f").as_str(), world.read("g299").as_str()), ("job\njob\njob\n", "job\n"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::copy;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::{Done, Traces, World, names};
@@ -68,6 +69,34 @@ fn a_checkout_that_is_none() {
     run(OsStr::new("mi\u{1b}[2J\nssing\u{202e}"), "mi\\u{1b}[2J\\nssing\\u{202e} cannot be opened");
     run(OsStr::new("/"), "is the root directory");
     run(&odd, "is not UTF-8");
+}
+
+/// The key that signs runs is in the state directory, and no job may read it.
+#[test]
+fn a_checkout_around_the_state_directory() {
+    let world = World::new();
+    world.shell("true");
+    let key = world.state().join("signing-key.pem");
+    assert!(key.exists(), "{}", key.display());
+    let around = world.project().parent().unwrap().to_owned();
+    let link = around.join("link");
+    symlink(world.state(), &link).unwrap();
+    let run = |checkout: &Path, state: &Path, flags: &[&str]| {
+        let mut pond = world.pond(&[&["run"], flags, &["--", "true"]].concat());
+        Done::of(pond.current_dir(checkout).env("POND_STATE_DIR", state).output().unwrap())
+    };
+    for (checkout, state, flags) in [
+        (&around, world.state(), &[] as &[&str]),
+        (&around, world.state(), &["--snapshot"]),
+        (&around, link.clone(), &[]),
+        (&world.state(), world.state(), &[]),
+        (&world.project(), "relative".into(), &[]),
+    ] {
+        let done = run(checkout, &state, flags);
+        crate::shortage::refused(&done, &["lies below the checkout", "set POND_STATE_DIR"]);
+    }
+    let done = run(&world.project(), &link, &[]);
+    assert_eq!(done.code, 0, "{done:?}");
 }
 
 /// The program where any user may run it.

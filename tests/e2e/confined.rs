@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use crate::support::{Done, World, names};
+use crate::shortage::refused;
+use crate::support::{Done, MEETING, World, names};
 
 /// The caller's mask is nobody else's: what pond makes for the job the job can see.
 #[test]
@@ -204,6 +205,50 @@ fn a_tool_of_the_home_directory_is_offered_by_name_and_nothing_else_of_it() {
     assert_eq!(run(&["--tool", "cargo"]), "the cargo of the home\nbin\nrustup\n");
     assert!(!run(&[]).contains("of the home"));
     assert_eq!(std::fs::read_to_string(home.join(".cargo/bin/cargo")).unwrap().lines().count(), 2);
+}
+
+/// Contents alone are shown: behind the same names no service listens, and nobody else holds a lock.
+#[test]
+fn a_directory_that_is_shown_leads_to_nothing_of_the_host() {
+    let world = World::new();
+    let home = world.project().parent().unwrap().join("home");
+    let shown = crate::support::busy_directory(&home);
+    let run = |flags: &[&str], at: &str| {
+        let arguments = [&["run", "-q"], flags, &["--", "python3", "-c", MEETING, at]].concat();
+        Done::of(world.pond(&arguments).env("HOME", &home).output().unwrap())
+    };
+    let inside = run(&["--tool", "nvm"], "/opt/pond/nvm/version");
+    assert_eq!(inside.stdout, "connect: Connection refused, lock: yes, read: held\n", "{inside:?}");
+    let outside = run(&["--profile", "none"], shown.directory.to_str().unwrap());
+    let reached = "connect: yes, lock: Resource temporarily unavailable, read: held\n";
+    assert_eq!(outside.stdout, reached, "{outside:?}");
+}
+
+/// Every directory of the host comes the same way, whichever this host has: what is bound as it is are files and devices.
+#[test]
+fn no_directory_of_the_host_is_bound() {
+    let world = World::new();
+    let line = "while read -r _ _ _ root place _; do [ \"$root\" = / ] || [ ! -d \"$place\" ] || echo \"$place\"; done \
+                < /proc/self/mountinfo; grep -c ' /usr ro,.* overlay ' /proc/self/mountinfo";
+    let done = world.shell(line);
+    let mut seen: Vec<&str> = done.stdout.lines().collect();
+    seen.sort_unstable();
+    assert_eq!((done.code, seen), (0, vec!["/home/pond", "/proc/sys", "1"]), "{done:?}");
+}
+
+#[test]
+fn a_socket_in_place_of_a_file_is_not_shown() {
+    let world = World::new();
+    let home = world.project().parent().unwrap().join("home");
+    std::fs::create_dir_all(home.join(".local/bin")).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(home.join(".local/bin/uv")).unwrap();
+    let run =
+        || Done::of(world.pond(&["run", "--tool", "uv", "--", "true"]).env("HOME", &home).output().unwrap());
+    refused(&run(), &["open the host's toolchain directories", "something else"]);
+    drop(listener);
+    std::fs::remove_file(home.join(".local/bin/uv")).unwrap();
+    std::fs::write(home.join(".local/bin/uv"), "").unwrap();
+    assert_eq!(run().code, 0);
 }
 
 #[test]

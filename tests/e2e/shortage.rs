@@ -104,6 +104,24 @@ fn too_few_descriptors() {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
+/// The kernel ends whoever writes past it, pond among them.
+#[test]
+fn files_that_may_not_be_as_large_as_the_disk() {
+    let world = World::new();
+    world.shell("true");
+    let before = left(&world);
+    let limited =
+        |blocks: u64| world.host_shell(&format!("ulimit -f {blocks}; exec timeout 60 \"$0\" run -- true"));
+    // `sh` counts in blocks of 512 bytes; the disk of the default profile has 10 GiB.
+    let disk = 10 * (1 << 30) / 512;
+    for blocks in [1, disk - 1] {
+        refused(&limited(blocks), &["the job's disk takes", "ulimit -f"]);
+        assert_eq!(left(&world), before, "{blocks}");
+    }
+    let done = limited(disk);
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
 /// A run with another `/dev`, which `make` puts into `$1/d`.
 fn with_devices(world: &World, make: &str) -> Done {
     mounted(world, &format!("mkdir p d; cd p; {make}; mount --move $1/d /dev; exec $P run -- true"))

@@ -1,6 +1,9 @@
 //! A throwaway project and state directory, and the pond under test.
 
 use std::collections::BTreeSet;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -88,6 +91,42 @@ impl Drop for World {
         }
     }
 }
+
+/// A directory that `--tool nvm` shows, where a service listens and a lock is held.
+pub(crate) struct Busy {
+    pub(crate) directory: PathBuf,
+    _service: UnixListener,
+    _lock: File,
+}
+
+pub(crate) fn busy_directory(home: &Path) -> Busy {
+    let directory = home.join(".nvm/versions/node/v1");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::create_dir_all(home.join(".nvm/alias")).unwrap();
+    std::fs::write(home.join(".nvm/alias/default"), "v1\n").unwrap();
+    std::fs::write(directory.join("lock"), "held").unwrap();
+    let lock = File::open(directory.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let service = UnixListener::bind(directory.join("socket")).unwrap();
+    std::fs::set_permissions(directory.join("socket"), Permissions::from_mode(0o777)).unwrap();
+    Busy { directory, _service: service, _lock: lock }
+}
+
+/// Says what comes of meeting somebody in a [`busy_directory`].
+pub(crate) const MEETING: &str = r#"
+import fcntl, os, socket, sys
+def tried(act):
+    try:
+        act()
+        return "yes"
+    except OSError as fault:
+        return fault.strerror
+at = sys.argv[1]
+service, file = socket.socket(socket.AF_UNIX), os.open(at + "/lock", os.O_RDONLY)
+connected = tried(lambda: service.connect(at + "/socket"))
+locked = tried(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB))
+print(f"connect: {connected}, lock: {locked}, read: {os.read(file, 9).decode()}")
+"#;
 
 /// Everything of a job that could be left on a host.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::bad_input::shared_pond;
+use crate::bad_input::{mounted, shared_pond};
 use crate::residue::{tasks, wait_until};
 use crate::shortage::refused;
-use crate::support::{Done, Traces, World, first_line, names};
+use crate::support::{Done, MEETING, Traces, World, busy_directory, first_line, names};
 use crate::tmux::Tmux;
 
 /// An id that no account has, with a project, a state directory and control groups of its own; the groups go with the value.
@@ -121,6 +121,62 @@ fn the_catalogue_holds_for_a_user() {
     assert_eq!(failed.collect::<Vec<_>>(), Vec::<&Value>::new());
     assert_eq!((&report["canaries"], done.code), (&json!([]), 0));
     assert!(report["held"].as_u64().unwrap() > 120, "{report:#}");
+}
+
+#[test]
+fn a_directory_that_is_shown_to_a_users_job_leads_to_nothing_of_the_host() {
+    let visitor = Visitor::invite();
+    let home = visitor.world.project().parent().unwrap().join("home");
+    let shown = busy_directory(&home);
+    let run = |flags: &[&str], at: &str| {
+        let arguments = [&["run", "-q"], flags, &["--", "python3", "-c", MEETING, at]].concat();
+        Done::of(visitor.pond(&arguments).env("HOME", &home).output().unwrap())
+    };
+    let inside = run(&["--tool", "nvm"], "/opt/pond/nvm/version");
+    assert_eq!(inside.stdout, "connect: Connection refused, lock: yes, read: held\n", "{inside:?}");
+    let outside = run(&["--profile", "none"], shown.directory.to_str().unwrap());
+    let reached = "connect: yes, lock: Resource temporarily unavailable, read: held\n";
+    assert_eq!(outside.stdout, reached, "{outside:?}");
+}
+
+/// What is mounted below hides something, and only root may see behind it.
+#[test]
+fn a_mount_in_the_way_of_a_user_is_named() {
+    let visitor = Visitor::invite();
+    let (project, pond, uid) = (visitor.world.project(), visitor.pond.display(), visitor.uid);
+    let run = |place: &str, flags: &str| {
+        let user = format!("setpriv --reuid {uid} --regid {uid} --clear-groups");
+        let line = format!(
+            "mount -t tmpfs x {place}; cd {}; exec {user} {pond} run {flags} -- true",
+            project.display()
+        );
+        mounted(&visitor.world, &line)
+    };
+    std::fs::create_dir(project.join("sub")).unwrap();
+    let below = project.join("sub").display().to_string();
+    refused(&run(&below, ""), &["open the checkout", &format!("mounted on {below}"), "--snapshot"]);
+    assert_eq!(run(&below, "-q --snapshot").code, 0);
+    refused(&run("/usr/local/lib", ""), &["toolchain directories", "mounted on /usr/local/lib", "as root"]);
+    let root = format!("mount -t tmpfs x /usr/local/lib; cd {}; exec $P run -q -- true", project.display());
+    let root = mounted(&visitor.world, &root);
+    assert_eq!(root.code, 0, "{root:?}");
+}
+
+#[test]
+fn a_users_home_with_the_state_directory_in_it_is_no_checkout() {
+    let visitor = Visitor::invite();
+    let home = visitor.world.project();
+    let run = |arguments: &[&str]| {
+        let mut pond = visitor.pond(arguments);
+        pond.env("HOME", &home).env_remove("POND_STATE_DIR").env_remove("XDG_STATE_HOME");
+        Done::of(pond.output().unwrap())
+    };
+    let whole = run(&["run", "--", "cat", ".local/state/pond/signing-key.pem"]);
+    refused(&whole, &["pond's state directory", "/.local/state/pond lies below the checkout"]);
+    std::fs::create_dir(home.join("part")).unwrap();
+    let part = run(&["run", "-q", "--checkout", "part", "--", "true"]);
+    assert_eq!(part.code, 0, "{part:?}");
+    assert!(home.join(".local/state/pond/signing-key.pem").exists(), "what the first run would have shown");
 }
 
 #[test]

@@ -34,7 +34,15 @@ pub mod word {
 pub mod staged {
     pub const WORKSPACE: &str = "workspace";
     pub const HOME: &str = "home";
+
+    /// The directory of the host that comes at this place among those of the plan.
+    pub fn shown(index: usize) -> String {
+        format!("shown-{index}")
+    }
 }
+
+/// The most directories of the host that one plan shows: their mounts travel in one packet, with three of the storage.
+pub const MOST_SHOWN: usize = 29;
 
 /// Where the checkout stands inside.
 pub const WORKSPACE: &str = "/workspace";
@@ -94,7 +102,7 @@ pub enum RootEntry {
         path: String,
         content: String,
     },
-    /// A host directory or file, read-only, without setuid or device files, cut off from later mounts of the host.
+    /// A host file, or a directory behind an overlay: read-only, without setuid or device files, without what is mounted below.
     Bind {
         path: String,
         source: String,

@@ -4,11 +4,12 @@
 
 use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
 use pond_wire::jail::{
-    CheckoutView, Console, Door, HOME, JailPlan, RootEntry, Start, Step, TmpfsCap, WORKSPACE,
+    CheckoutView, Console, Door, HOME, JailPlan, MOST_SHOWN, RootEntry, Start, Step, TmpfsCap, WORKSPACE,
 };
 use rustix::io::Errno;
 
 use crate::fault::Failure;
+use crate::shown;
 
 /// Places the launcher fills itself; a plan may not.
 const RESERVED: [&str; 6] = [WORKSPACE, HOME, "/proc", "/tmp", "/dev/shm", "/dev/pts"];
@@ -39,6 +40,7 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && doors_are_sound(&plan.doors, plan.start)
         && scratch_bounded
         && checkout_named
+        && shown::directories(plan).count() <= MOST_SHOWN
         && plan.root.iter().all(|entry| entry_is_sound(entry, plan.console))
         && plan.replaced.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
         && plan

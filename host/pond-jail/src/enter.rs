@@ -127,9 +127,10 @@ fn send_storage(
         }
     };
     let owners = idmap::owner_namespace(plan.identity)?;
-    let Storage { workspace, home, upper, spent: _until_sent } =
+    let Storage { shown, workspace, home, upper, spent: _until_sent } =
         storage::build(plan, disk, launch.checkout.as_fd(), owners.as_ref())?;
-    let mounts = [workspace.as_fd(), home.as_fd(), upper.as_fd()];
+    let storage = [&workspace, &home, &upper];
+    let mounts: Vec<_> = storage.into_iter().chain(&shown).map(AsFd::as_fd).collect();
     match pond_sys::socket::send(to_child, &[inside::STORAGE], &mounts) {
         // The child failed at its own half and has said so already.
         Err(fault) if fault.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => Ok(()),

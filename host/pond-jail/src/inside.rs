@@ -66,7 +66,7 @@ fn enter(
     let plan = &order.plan;
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
     enter_groups(&order.groups)?;
-    // 2. Everything of the host that will be visible is opened with the identity this process was born with.
+    // 2. The host's files and devices that will be visible are opened with the identity this process was born with.
     let sources = root::open_sources(plan)?;
     // 3. The parent has given this process its ids.
     take_identity(plan)?;
@@ -78,7 +78,7 @@ fn enter(
     // 5. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
     let new_root = root::build(plan, sources)?;
     let storage = receive_storage(order, parent)?;
-    root::enter(&new_root, &storage)?;
+    root::enter(plan, &new_root, &storage)?;
     drop(new_root);
     home::furnish(plan)?;
     let terminal = terminal::open(plan.console)?;
@@ -155,10 +155,11 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
             Scratch::Ext4Image => Err(Failure { step: Step::MountScratch, errno: Errno::INVAL }),
         },
         Builder::Host { .. } => {
-            let mounts = hear(parent, STORAGE, Step::MountWorkspace)?;
-            let [workspace, home, upper] = <[OwnedFd; 3]>::try_from(mounts)
-                .map_err(|_| Failure { step: Step::MountWorkspace, errno: Errno::BADMSG })?;
-            Ok(Storage { workspace, home, upper, spent: Vec::new() })
+            let mut mounts = hear(parent, STORAGE, Step::MountWorkspace)?.into_iter();
+            let missing = Failure { step: Step::MountWorkspace, errno: Errno::BADMSG };
+            let mut next = || mounts.next().ok_or(missing);
+            let (workspace, home, upper) = (next()?, next()?, next()?);
+            Ok(Storage { shown: mounts.collect(), workspace, home, upper, spent: Vec::new() })
         }
     }
 }

@@ -20,6 +20,7 @@ mod job;
 mod netlink;
 mod request;
 mod root;
+mod shown;
 mod stage;
 mod storage;
 mod terminal;

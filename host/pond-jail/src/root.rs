@@ -1,4 +1,4 @@
-//! The root a job sees: a small tmpfs of our own making, with the host's toolchain bound into it read-only.
+//! The root a job sees: a small tmpfs of our own making, with the host's toolchain shown in it read-only.
 //!
 //! Runs inside the sandbox's mount namespace, before the job exists. Every mount lands on a directory or file made here in our
 //! own tmpfs, never on a path inside somebody else's tree, so there is no name a hostile tree could have prepared.
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
 use pond_wire::jail::{BindKind, Console, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
@@ -17,7 +17,7 @@ use rustix::mount::{
 
 use crate::fault::{At, Failure};
 use crate::storage::{Storage, tmpfs};
-use crate::terminal;
+use crate::{shown, terminal};
 
 /// Room for the skeleton: directories, links and the few files under /etc.
 const ROOT_CAP: TmpfsCap = TmpfsCap { bytes: 1 << 20, inodes: 512 };
@@ -29,8 +29,9 @@ const STAGING: &str = "/proc";
 const MASKED: [&str; 8] =
     ["cmdline", "kallsyms", "kcore", "key-users", "keys", "sched_debug", "sysrq-trigger", "timer_list"];
 
-/// What the plan binds, as detached mounts, in the plan's order.
+/// The files and devices the plan binds, as detached mounts, in the plan's order. Directories come with the storage.
 ///
+/// Each is looked at after it was opened: a socket under such a name would be the host's own.
 /// Opened with the identity this process was born with: a tool may lie in a home directory only its owner can enter.
 pub(crate) fn open_sources(plan: &JailPlan) -> Result<VecDeque<OwnedFd>, Failure> {
     let files =
@@ -39,25 +40,38 @@ pub(crate) fn open_sources(plan: &JailPlan) -> Result<VecDeque<OwnedFd>, Failure
     let mut sources = VecDeque::new();
     for entry in &plan.root {
         match entry {
-            RootEntry::Bind { source, .. } => sources.push_back(clone_tree(source, files, Step::OpenRoot)?),
-            RootEntry::Device { source, .. } => {
-                sources.push_back(clone_tree(source, device, Step::MountDevices)?)
+            RootEntry::Bind { source, kind: BindKind::File, .. } => {
+                sources.push_back(clone_one(source, FileType::RegularFile, files, Step::OpenRoot)?);
             }
-            RootEntry::Directory { .. } | RootEntry::Symlink { .. } | RootEntry::File { .. } => {}
+            RootEntry::Device { source, .. } => {
+                let kind = FileType::CharacterDevice;
+                sources.push_back(clone_one(source, kind, device, Step::MountDevices)?);
+            }
+            RootEntry::Bind { kind: BindKind::Directory, .. }
+            | RootEntry::Directory { .. }
+            | RootEntry::Symlink { .. }
+            | RootEntry::File { .. } => {}
         }
     }
     Ok(sources)
 }
 
-fn clone_tree(source: &str, attributes: Attributes<'_>, step: Step) -> Result<OwnedFd, Failure> {
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(CWD, source, flags).at(step)?;
-    set_attributes(&tree, attributes, true).at(step)?;
-    Ok(tree)
+fn clone_one(
+    source: &str,
+    kind: FileType,
+    attributes: Attributes<'_>,
+    step: Step,
+) -> Result<OwnedFd, Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let mount = open_tree(CWD, source, flags).at(step)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&mount).at(step)?.st_mode) != kind {
+        return Err(Failure { step, errno: Errno::OPNOTSUPP });
+    }
+    set_attributes(&mount, attributes, false).at(step)?;
+    Ok(mount)
 }
 
-/// The skeleton, the host's directories, /dev, /tmp, /dev/shm and /proc. Returns the root's descriptor.
+/// The skeleton, the host's files, /dev, /tmp, /dev/shm and /proc. Returns the root's descriptor.
 pub(crate) fn build(plan: &JailPlan, mut sources: VecDeque<OwnedFd>) -> Result<OwnedFd, Failure> {
     // The new /proc is made before anything covers the host's: the kernel only allows it where one is fully visible.
     let proc = proc_mount()?;
@@ -83,8 +97,14 @@ pub(crate) fn build(plan: &JailPlan, mut sources: VecDeque<OwnedFd>) -> Result<O
     Ok(root)
 }
 
-/// Moves the job's storage in, makes the skeleton read-only, and leaves the host's root for good.
-pub(crate) fn enter(root: &OwnedFd, storage: &Storage) -> Result<(), Failure> {
+/// Moves the host's directories and the job's storage in, makes the skeleton read-only, and leaves the host's root for good.
+pub(crate) fn enter(plan: &JailPlan, root: &OwnedFd, storage: &Storage) -> Result<(), Failure> {
+    let mut views = storage.shown.iter();
+    for (path, _) in shown::directories(plan) {
+        let step = Step::OpenRoot;
+        let view = views.next().ok_or(Failure { step, errno: Errno::BADF })?;
+        attach(root, view, relative(path), step)?;
+    }
     attach(root, &storage.workspace, relative(WORKSPACE), Step::MountWorkspace)?;
     attach(root, &storage.home, relative(HOME), Step::MountWorkspace)?;
     let locked = Attributes { read_only: true, no_suid: true, ..Attributes::default() };
@@ -111,11 +131,9 @@ fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> 
                 Err(Failure { step: Step::BuildRoot, errno: Errno::NOSPC })
             }
         }
-        RootEntry::Bind { path, kind, .. } => {
-            match kind {
-                BindKind::Directory => make_directory(root, path, Step::OpenRoot)?,
-                BindKind::File => drop(make_file(root, path, Step::OpenRoot)?),
-            }
+        RootEntry::Bind { path, kind: BindKind::Directory, .. } => make_directory(root, path, Step::OpenRoot),
+        RootEntry::Bind { path, kind: BindKind::File, .. } => {
+            drop(make_file(root, path, Step::OpenRoot)?);
             attach_next(root, path, sources, Step::OpenRoot)
         }
         RootEntry::Device { path, .. } => {

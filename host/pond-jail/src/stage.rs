@@ -32,6 +32,9 @@ fn attempt(request: &Stage) -> Result<OwnedFd, Failure> {
     let owners = idmap::owner_namespace(plan.identity)?;
     let made = storage::build(&plan, disk, request.checkout.as_fd(), owners.as_ref())?;
     home::furnish_mount(&plan, &made.home, base + JOB_ID)?;
+    for (index, view) in made.shown.iter().enumerate() {
+        hang(view, &request.directory, &staged::shown(index))?;
+    }
     hang(&made.workspace, &request.directory, staged::WORKSPACE)?;
     hang(&made.home, &request.directory, staged::HOME)?;
     Ok(made.upper)

@@ -2,7 +2,7 @@
 //!
 //! Nothing here has a path: mounts are descriptors until the sandbox moves them into its own root, so there is nothing to
 //! unmount, and everything vanishes with the last descriptor. The scratch holds `u` (the upper layer), `w` (overlay's own)
-//! and `h` (the job's home).
+//! `h` (the job's home) and `e` (a layer with nothing in it).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,9 +16,12 @@ use rustix::mount::{
 };
 
 use crate::fault::{At, Failure};
+use crate::shown::{self, Shown};
 
 /// The mounts a sandbox needs from outside its root, and what the collector reads afterwards.
 pub(crate) struct Storage {
+    /// The host's directories, in the plan's order.
+    pub(crate) shown: Vec<OwnedFd>,
     pub(crate) workspace: OwnedFd,
     pub(crate) home: OwnedFd,
     /// The upper layer as an ordinary directory descriptor.
@@ -59,7 +62,7 @@ pub(crate) fn build(
         replace(&upper, file, builder)?;
     }
     let home = subtree(&disk, "h")?;
-    let mut spent = Vec::new();
+    let Shown { views, mut spent } = shown::show(plan, &disk)?;
     let workspace = match &plan.checkout {
         CheckoutView::Empty => subtree(&disk, "u")?,
         // Never the tree itself: the mount table would tell the job where on the host it lies.
@@ -79,7 +82,7 @@ pub(crate) fn build(
         }
     };
     spent.push(disk);
-    Ok(Storage { workspace, home, upper, spent })
+    Ok(Storage { shown: views, workspace, home, upper, spent })
 }
 
 /// The checkout as a read-only mount of its own, without setuid or device files, owned by the job.
@@ -91,13 +94,12 @@ fn checkout_tree(
 ) -> Result<OwnedFd, Failure> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    let (tree, recursive) = match builder {
-        Builder::Host { .. } => (open_tree(checkout, "", flags).at(Step::OpenCheckout)?, false),
+    let tree = match builder {
+        Builder::Host { .. } => open_tree(checkout, "", flags).at(Step::OpenCheckout)?,
         // The descriptor came from another mount namespace, where an ordinary user may clone nothing: the directory is
-        // opened again by name and must be the same one. Mounts below it are locked to it and come along.
+        // opened again by name and must be the same one.
         Builder::Inside => {
-            let again = reopen(named)?;
-            (open_tree(&again, "", flags | OpenTreeFlags::AT_RECURSIVE).at(Step::OpenCheckout)?, true)
+            open_tree(reopen(named)?, "", flags).map_err(mount_below).at(Step::OpenCheckout)?
         }
     };
     let attributes = Attributes {
@@ -108,8 +110,14 @@ fn checkout_tree(
         idmap: owners.map(AsFd::as_fd),
         ..Attributes::default()
     };
-    set_attributes(&tree, attributes, recursive).at(Step::OpenCheckout)?;
+    set_attributes(&tree, attributes, false).at(Step::OpenCheckout)?;
     Ok(tree)
+}
+
+/// What is mounted below a directory hides part of it, and only the host's root may see behind: for everybody else the kernel
+/// finds the call invalid, which would say nothing.
+pub(crate) fn mount_below(errno: Errno) -> Errno {
+    if errno == Errno::INVAL { Errno::XDEV } else { errno }
 }
 
 fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
@@ -203,7 +211,7 @@ fn directory(disk: &OwnedFd, name: &str, builder: Builder) -> Result<OwnedFd, Fa
     open_directory(disk, name).at(step)
 }
 
-fn open_directory(at: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(at: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 

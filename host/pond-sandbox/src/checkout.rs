@@ -11,6 +11,8 @@ use pond_wire::jail::{CheckoutPath, ReplacedFile};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::state::StateDir;
+
 /// Where git keeps what may hold a credential. A configuration larger than this is none.
 const GIT_CONFIGURATIONS: [&str; 2] = [".git/config", ".git/config.worktree"];
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
@@ -31,6 +33,11 @@ pub enum CheckoutFault {
     Configuration(&'static str),
     #[error("{0} is the root directory; run pond in the directory of a project")]
     Root(PathBuf),
+    #[error(
+        "pond's state directory {state} lies below the checkout {checkout}, and a job could read the key in it; run pond in the \
+         directory of a project, or set POND_STATE_DIR to a directory elsewhere"
+    )]
+    HoldsState { checkout: String, state: PathBuf },
 }
 
 #[derive(Debug)]
@@ -73,6 +80,29 @@ impl Checkout {
 }
 
 impl Checkout {
+    /// Refuses a checkout that would show the job pond's own state. Directories are compared, not names: a link or a second
+    /// mount leads to the same one.
+    pub fn keep_apart(&self, state: &StateDir) -> Result<(), CheckoutFault> {
+        let runs = state.runs();
+        let failed = |errno: Errno| CheckoutFault::Open { path: runs.clone(), source: errno.into() };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut above = rustix::fs::open(&runs, flags, Mode::empty()).map_err(failed)?;
+        let mut below = None;
+        loop {
+            let stat = rustix::fs::fstat(&above).map_err(failed)?;
+            let place = (stat.st_dev, stat.st_ino);
+            if place == (self.named.device, self.named.inode) {
+                let (checkout, state) = (self.named.path.clone(), state.root().to_owned());
+                return Err(CheckoutFault::HoldsState { checkout, state });
+            }
+            // Above the root is the root again.
+            if below.replace(place) == Some(place) {
+                return Ok(());
+            }
+            above = rustix::fs::openat(&above, "..", flags, Mode::empty()).map_err(failed)?;
+        }
+    }
+
     /// What the job gets to see in place of git's own files, so that tokens in them stay outside.
     pub fn without_credentials(&self) -> Result<Vec<ReplacedFile>, CheckoutFault> {
         let mut replaced = Vec::new();

@@ -41,6 +41,10 @@ impl StateDir {
         Ok(state)
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Templates of formatted images, and the filesystem on which images are made.
     pub fn scratch(&self) -> PathBuf {
         self.root.join("scratch")

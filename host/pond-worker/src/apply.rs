@@ -3,8 +3,10 @@
 //! New contents are staged inside the checkout's file system, the base is verified, then entries change places by
 //! descriptor, never through a symbolic link and never in git metadata. A journal lets the next [`apply`] or
 //! [`recover`] undo an apply that was killed. The journal lives in the run directory, because a hostile repository
-//! could ship a forged one inside the checkout. Covered: death of the process at any step; not: loss of power.
+//! could ship a forged one inside the checkout; so before a result is applied, every run is asked whether it is [`unfinished`]
+//! there. Covered: death of the process at any step; not: loss of power.
 
+mod attributes;
 mod commit;
 mod journal;
 mod plan;
@@ -21,7 +23,7 @@ use crate::beneath;
 use crate::collect::{CollectFault, Record};
 use crate::object::Store;
 use crate::path::RelPath;
-use journal::{Journal, Phase};
+use journal::{Journal, Phase, Tree};
 
 const STAGING_PREFIX: &str = ".pond-apply-";
 
@@ -47,7 +49,7 @@ pub struct Applied {
     pub recovered: Recovered,
 }
 
-/// What was left of an earlier apply of the same run.
+/// What was left of an earlier apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recovered {
@@ -73,6 +75,10 @@ pub enum ApplyRefused {
     Conflicts(Vec<Conflict>),
     #[error("another apply is at work in this checkout")]
     Busy,
+    #[error(
+        "an apply of this run to another checkout was cut short; apply it there first, so that it is undone"
+    )]
+    UnfinishedElsewhere,
     #[error("examine the checkout")]
     Examine { source: CollectFault },
     #[error("open the checkout or the run directory")]
@@ -111,6 +117,8 @@ pub enum ConflictKind {
     Differs,
     /// A parent is a file or a symbolic link.
     ParentNotADirectory,
+    /// Changed while the job ran, so nobody knows what the job began with.
+    ChangedMeanwhile,
 }
 
 /// Applies the result in `run` to the tree at `checkout`.
@@ -126,8 +134,8 @@ pub fn apply(
         return Err(ApplyRefused::Incomplete { count: record.rejected.len() });
     }
     let store = Store::open(run).map_err(|source| ApplyRefused::Open { source })?;
-    let plan = plan::survey(&record.changes, root.as_fd())?;
-    let mut journal = Journal::begin(run)?;
+    let plan = plan::survey(&record, root.as_fd())?;
+    let mut journal = Journal::begin(run, Tree::of(root.as_fd())?)?;
     let attempt = stage::stage(&plan, &store, root.as_fd(), options, &mut journal).and_then(|staging| {
         journal.advance(run, Phase::Committing)?;
         commit::commit(&plan, &journal, root.as_fd(), staging.as_fd())?;
@@ -141,6 +149,11 @@ pub fn apply(
         }
     }
     Ok(Applied { changed: record.changes.len(), recovered })
+}
+
+/// True when an apply of this run to this checkout was killed, or is at work.
+pub fn unfinished(run: BorrowedFd<'_>, checkout: BorrowedFd<'_>) -> Result<bool, ApplyRefused> {
+    Journal::load(run)?.map_or(Ok(false), |journal| journal.is_about(checkout))
 }
 
 /// Ends an apply of this run that was killed: undone unless it had finished.
@@ -182,6 +195,9 @@ fn lock(checkout: BorrowedFd<'_>) -> Result<Locked, ApplyRefused> {
 
 fn recover_locked(run: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<Recovered, ApplyRefused> {
     let Some(mut journal) = Journal::load(run)? else { return Ok(Recovered::Nothing) };
+    if !journal.is_about(root)? {
+        return Err(ApplyRefused::UnfinishedElsewhere);
+    }
     match journal.phase {
         Phase::Staging | Phase::Committing => undo(run, root, &mut journal).map(|()| Recovered::RolledBack),
         Phase::Undone => finish(run, root, &journal).map(|()| Recovered::RolledBack),

@@ -37,7 +37,7 @@ pub use compare::{Side, differing, digest_before, empty_manifest, not_stored};
 pub use flag::{Category, Flag};
 pub use head::head_commit;
 pub use ignored::{Ignored, LeftOut};
-pub use meanwhile::changed_since;
+pub use meanwhile::{Start, changed_since};
 pub use overlay::OverlayXattrs;
 pub(crate) use overlay::same_file;
 
@@ -60,6 +60,8 @@ pub struct Sources {
     pub xattrs: OverlayXattrs,
     /// The repository that the checkout is a part of, if it has none of its own.
     pub above: Option<Above>,
+    /// When the job began to look at a lower layer that others write to as well; none for a copy of our own.
+    pub start: Option<Start>,
 }
 
 /// What of a job's view becomes its result.
@@ -111,6 +113,10 @@ pub struct Record {
     pub left_out: Vec<LeftOut>,
     /// Ignored files that were declared as artifacts: stored, in the manifest, and never applied.
     pub artifacts: Vec<Change>,
+    /// Paths of the base that changed while the job ran, where the job changed something, too. What the record says of their
+    /// base is not what the job began with, so the result cannot be applied.
+    #[serde(default)]
+    pub changed_meanwhile: Vec<RelPath>,
 }
 
 /// The version of [`Record`].
@@ -136,7 +142,7 @@ pub enum CollectFault {
 }
 
 impl CollectFault {
-    fn read(path: &[u8], errno: Errno) -> Self {
+    pub(crate) fn read(path: &[u8], errno: Errno) -> Self {
         Self::Read { path: quoted("", path), source: errno.into() }
     }
 }
@@ -173,7 +179,9 @@ fn collect_parts(
         })
         .map_err(stored)?;
     let edit_result = artifact::take_edit_result(&mut found, &store).map_err(stored)?;
-    let flagged = flag::flags(&found.changes, |change| leads(change, &store)).map_err(stored)?;
+    // What cannot be looked at may be there.
+    let in_base = |path: &[u8]| base::is_absent(sources.lower.as_fd(), path).map_or(true, |absent| !absent);
+    let flagged = flag::flags(&found.changes, |change| leads(change, &store), in_base).map_err(stored)?;
     let contents = patch::Contents { lower: sources.lower.as_fd(), store: &store };
     let file = create(run, PATCH).map_err(stored)?;
     let patch = patch::write(&found.changes, &contents, caps.patch_bytes, file)?;
@@ -188,6 +196,7 @@ fn collect_parts(
         patch_omitted: patch.omitted,
         left_out: found.left_out,
         artifacts: found.artifacts,
+        changed_meanwhile: found.changed_meanwhile,
     };
     save(&record, run).map_err(stored)?;
     Ok(Collected { record, edit_result })

@@ -169,7 +169,7 @@ impl Overlay {
 
     pub(crate) fn sources(&self) -> Sources {
         let (upper, lower) = (open(&self.upper()), open(&self.root.join("lower")));
-        Sources { upper, lower, xattrs: self.xattrs, above: None }
+        Sources { upper, lower, xattrs: self.xattrs, above: None, start: None }
     }
 
     pub(crate) fn collect(&self) -> Run {

@@ -21,6 +21,7 @@ mod results;
 mod sandbox;
 mod scene;
 mod score;
+mod shown;
 mod uncovered;
 
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use pond_sandbox::native::Provided;
 use pond_sys::attempt::{Segment, make_segment};
 use pond_wire::jail::{HOME, WORKSPACE};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, Uid, XattrFlags, flock, makedev};
@@ -20,6 +21,7 @@ use rustix::io::{Errno, FdFlags};
 
 use super::probe::{BYSTANDER, NAME};
 use super::scene::{Landmarks, Place, Scene};
+use super::shown::Shown;
 
 /// Where the probe stands inside.
 pub(crate) const PROBE: &str = "/pond-probe";
@@ -36,6 +38,7 @@ pub(crate) struct Props {
     landmarks: Landmarks,
     _bystander: Bystander,
     _listeners: (UnixListener, UnixListener, TcpListener),
+    shown: Shown,
     _segment: Option<Segment>,
     /// A descriptor that anything started carelessly inherits.
     _leak: OwnedFd,
@@ -60,6 +63,7 @@ impl Props {
         let bystander = Bystander::start(executable, &marker)?;
         let abstract_name = format!("pond-attack-{}", random_word()?);
         let socket = directory.path.join("socket");
+        let shown = Shown::open(&directory.path.join("tools"))?;
         let tcp = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
         let segment = i32::from_le_bytes(random()?) | 1;
         Ok(Self {
@@ -81,6 +85,7 @@ impl Props {
                 UnixListener::bind_addr(&SocketAddr::from_abstract_name(abstract_name.as_bytes())?)?,
                 tcp,
             ),
+            shown,
             _segment: make_segment(segment).ok(),
             _leak: leak,
             directory,
@@ -95,6 +100,11 @@ impl Props {
     /// The repository the jobs work on.
     pub(crate) fn checkout(&self) -> PathBuf {
         self.directory.path.join("checkout")
+    }
+
+    /// What the jobs are shown besides the system's own directories.
+    pub(crate) fn tools(&self) -> &[Provided] {
+        &self.shown.tools
     }
 
     /// An empty directory for the result of one run.
@@ -113,6 +123,7 @@ impl Props {
             shared_memory: "/dev/shm".into(),
             home: HOME.into(),
             planted: Path::new(WORKSPACE).join("planted"),
+            shown: Shown::INSIDE.into(),
             executable: PROBE.into(),
             host: self.landmarks.clone(),
             inherited: Vec::new(),
@@ -129,6 +140,7 @@ impl Props {
             shared_memory: room.join("shm"),
             home: room.join("home"),
             planted: self.checkout().join("planted"),
+            shown: self.shown.directory.clone(),
             executable: room.join("executable"),
             host: self.landmarks.clone(),
             inherited: Vec::new(),

@@ -205,25 +205,47 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "G03",
         what: "git metadata planted in the result",
-        probes: &[collected(
-            "metadata",
-            |scene| {
-                let hooks = scene.workspace.join("inner/.git/hooks");
-                std::fs::create_dir_all(&hooks)?;
-                std::fs::write(hooks.join("post-checkout"), "#!/bin/sh\ntouch /tmp/ran\n")?;
-                std::fs::write(
-                    scene.workspace.join("inner/.git/config"),
-                    "[core]\n\tfsmonitor = touch /tmp/ran\n",
-                )
-            },
-            |result| {
-                let is_inside_git = |path: &[u8]| {
-                    Path::new(OsStr::from_bytes(path)).components().any(|part| part.as_os_str() == ".git")
-                };
-                result.record.git_metadata_changes > 0
-                    && !result.record.changes.iter().any(|change| is_inside_git(change.path.as_bytes()))
-            },
-        )],
+        probes: &[
+            collected(
+                "metadata",
+                |scene| {
+                    let hooks = scene.workspace.join("inner/.git/hooks");
+                    std::fs::create_dir_all(&hooks)?;
+                    std::fs::write(hooks.join("post-checkout"), "#!/bin/sh\ntouch /tmp/ran\n")?;
+                    std::fs::write(
+                        scene.workspace.join("inner/.git/config"),
+                        "[core]\n\tfsmonitor = touch /tmp/ran\n",
+                    )
+                },
+                |result| {
+                    let is_inside_git = |path: &[u8]| {
+                        Path::new(OsStr::from_bytes(path)).components().any(|part| part.as_os_str() == ".git")
+                    };
+                    result.record.git_metadata_changes > 0
+                        && !result.record.changes.iter().any(|change| is_inside_git(change.path.as_bytes()))
+                },
+            ),
+            collected(
+                "bare",
+                |scene| {
+                    let bare = scene.workspace.join("docs");
+                    for directory in ["objects", "refs"] {
+                        std::fs::create_dir_all(bare.join(directory))?;
+                        std::fs::write(bare.join(directory).join("x"), "")?;
+                    }
+                    std::fs::write(bare.join("HEAD"), "ref: refs/heads/main\n")?;
+                    std::fs::write(bare.join("config"), "[core]\n\tfsmonitor = touch /tmp/ran\n")
+                },
+                |result| {
+                    let is_flagged =
+                        |path: &[u8]| result.record.flagged.iter().any(|flag| flag.path.as_bytes() == path);
+                    let bare = |path: &[u8]| path.starts_with(b"docs/");
+                    let planted = result.record.changes.iter().filter(|change| bare(change.path.as_bytes()));
+                    planted.clone().count() == 4
+                        && planted.map(|change| change.path.as_bytes()).all(is_flagged)
+                },
+            ),
+        ],
     },
     Case {
         id: "G12",

@@ -67,7 +67,7 @@ impl Range<'_> {
             argv: &argv,
             env: &[],
             exhibits: &exhibits,
-            tools: &[],
+            tools: self.props.tools(),
             console: Console::Pipes,
             doors: &[],
             home: &[],
@@ -130,7 +130,7 @@ impl Range<'_> {
         let lower = checkout.as_fd().try_clone_to_owned()?;
         let xattrs = OverlayXattrs::of_own_jobs();
         let wanted = Wanted { ignored: Ignored::Keep, artifacts: &[] };
-        let sources = Sources { upper, lower, xattrs, above: None };
+        let sources = Sources { upper, lower, xattrs, above: None, start: None };
         Ok(collect(&sources, &wanted, &Caps::default(), run.as_fd())?)
     }
 }

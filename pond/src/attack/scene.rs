@@ -16,6 +16,9 @@ pub(crate) struct Scene {
     pub(crate) home: PathBuf,
     /// What a hostile repository brought along.
     pub(crate) planted: PathBuf,
+    /// A directory of the host that jobs are shown. A service listens in it, and somebody holds its lock and opens it again and
+    /// again.
+    pub(crate) shown: PathBuf,
     /// The file this probe was started from, or a copy of it that nobody needs.
     pub(crate) executable: PathBuf,
     pub(crate) host: Landmarks,

@@ -102,11 +102,11 @@ impl Attempt<'_> {
         let mut out = out.map(|path| Out::create(path, provider.state(), self.record.job())).transpose()?;
         let base = match self.request.args.snapshot {
             true => Base::snapshot(self.checkout, &directory)?,
-            false => Base::live(self.checkout),
+            false => Base::live(self.checkout)?,
         };
         let prepared = statement::prepare(self.request, &directory, provider.state());
         let Seen { mut ended, shown, network } = self.watch(provider, begun, base.checkout(), &directory)?;
-        let verdict = Verdict::of(&ended);
+        let verdict = Verdict::of(&ended, &base.checkout().named.path);
         let room = Room::of(&ended);
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
@@ -119,7 +119,7 @@ impl Attempt<'_> {
         let wanted = Wanted { ignored, artifacts: declared };
         let above = Above::find(self.checkout.as_fd());
         let head = head_commit(base.checkout().as_fd(), above.as_ref());
-        let gathered = gather(&mut ended, base.checkout().as_fd(), above, &wanted, &directory)?;
+        let gathered = gather(&mut ended, &base, above, &wanted, &directory)?;
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
         let around = provider.around();

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pond_sandbox::checkout::Checkout;
-use pond_worker::collect::{Record, changed_since};
+use pond_worker::collect::{Record, Start, changed_since};
 use pond_worker::snapshot::{Copied, snapshot};
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::Serialize;
 
 /// What the summary says about it.
@@ -23,7 +22,7 @@ pub(crate) enum BaseSummary {
 #[derive(Debug)]
 pub(super) enum Base<'a> {
     /// The tree itself, and when the job began to look at it.
-    Live(&'a Checkout, Timespec),
+    Live(&'a Checkout, Start),
     Snapshot {
         place: PathBuf,
         copy: Checkout,
@@ -32,9 +31,9 @@ pub(super) enum Base<'a> {
 }
 
 impl<'a> Base<'a> {
-    /// The clock is the one file systems stamp with.
-    pub(super) fn live(checkout: &'a Checkout) -> Self {
-        Self::Live(checkout, clock_gettime(ClockId::RealtimeCoarse))
+    pub(super) fn live(checkout: &'a Checkout) -> anyhow::Result<Self> {
+        let start = Start::of(checkout.as_fd()).context("noting the time of the checkout's file system")?;
+        Ok(Self::Live(checkout, start))
     }
 
     /// Copies the checkout into the run's directory, which a sweep removes if we do not.
@@ -54,12 +53,20 @@ impl<'a> Base<'a> {
         }
     }
 
+    /// From when on the base may change; a snapshot is ours alone.
+    pub(super) fn start(&self) -> Option<Start> {
+        match self {
+            Self::Live(_, start) => Some(*start),
+            Self::Snapshot { .. } => None,
+        }
+    }
+
     /// Removes the snapshot, and says what there is to say.
     pub(super) fn finish(self, record: Option<&Record>) -> anyhow::Result<BaseSummary> {
         match self {
-            Self::Live(checkout, since) => {
+            Self::Live(checkout, start) => {
                 let changed =
-                    record.map(|record| changed_since(checkout.as_fd(), record, since)).transpose()?;
+                    record.map(|record| changed_since(checkout.as_fd(), record, start)).transpose()?;
                 Ok(BaseSummary::Live { changed_meanwhile: changed.unwrap_or(false) })
             }
             Self::Snapshot { place, copied, .. } => {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,8 @@ use pond_worker::path::RelPath;
 use pond_worker::supervise::Ended;
 use serde::Serialize;
 
+use super::base::Base;
+
 const EDIT_RESULT: &str = "edit_result.json";
 
 /// What became of the job's files.
@@ -25,7 +27,7 @@ const EDIT_RESULT: &str = "edit_result.json";
 pub(crate) enum Output {
     /// The job had no writable view to leave anything in.
     Nothing,
-    Collected(ResultSummary),
+    Collected(Box<ResultSummary>),
     NotCollected {
         reason: String,
         advice: &'static str,
@@ -41,8 +43,12 @@ pub(crate) struct ResultSummary {
     /// Files that tools on this machine act on by themselves; look at them before applying.
     pub(crate) flagged: Vec<String>,
     pub(crate) git_metadata_changes: u64,
+    /// Where both the job and somebody else changed something while it ran; `pond apply` refuses them.
+    pub(crate) changed_meanwhile: Vec<RelPath>,
     pub(crate) output_sha256: String,
     pub(crate) patch: PathBuf,
+    /// Changes too large for the patch: it does not show them.
+    pub(crate) patch_omitted: Vec<RelPath>,
     /// The job's own report, as it wrote it.
     pub(crate) edit_result: Option<PathBuf>,
     pub(crate) artifacts: ArtifactSummary,
@@ -68,7 +74,7 @@ pub(super) enum Gathered {
 /// Reads the result, now that nothing inside can change it any more.
 pub(super) fn gather(
     ended: &mut Ended,
-    lower: BorrowedFd<'_>,
+    base: &Base<'_>,
     above: Option<Above>,
     wanted: &Wanted<'_>,
     run: &Path,
@@ -78,10 +84,10 @@ pub(super) fn gather(
     }
     let Some(written) = ended.over.upper.take() else { return Ok(Gathered::Nothing) };
     let upper = written.as_fd().try_clone_to_owned()?;
-    let lower = lower.try_clone_to_owned()?;
+    let lower = base.checkout().as_fd().try_clone_to_owned()?;
     let xattrs = OverlayXattrs::of_own_jobs();
     let directory = File::open(run).with_context(|| format!("opening {}", run.display()))?;
-    let sources = Sources { upper, lower, xattrs, above };
+    let sources = Sources { upper, lower, xattrs, above, start: base.start() };
     match collect(&sources, wanted, &Caps::default(), directory.as_fd()) {
         Ok(collected) => {
             save_edit_result(&collected, run)?;
@@ -109,7 +115,7 @@ impl Gathered {
     pub(super) fn summary(&self, run: &Path, artifacts: ArtifactSummary) -> Output {
         match self {
             Self::Nothing => Output::Nothing,
-            Self::Collected(collected) => Output::Collected(summary(collected, run, artifacts)),
+            Self::Collected(collected) => Output::Collected(Box::new(summary(collected, run, artifacts))),
             Self::Failed(fault, ignored) => {
                 Output::NotCollected { reason: because(fault), advice: advice(fault, *ignored) }
             }
@@ -137,8 +143,10 @@ fn summary(collected: &Collected, run: &Path, artifacts: ArtifactSummary) -> Res
         left_out: record.left_out.clone(),
         flagged: flagged.collect(),
         git_metadata_changes: record.git_metadata_changes,
+        changed_meanwhile: record.changed_meanwhile.clone(),
         output_sha256: record.manifest_sha256.to_string(),
         patch: run.join("changes.patch"),
+        patch_omitted: record.patch_omitted.clone(),
         edit_result: collected.edit_result.as_ref().map(|_| run.join(EDIT_RESULT)),
         artifacts,
     }

@@ -108,6 +108,7 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     if let Some(flag) = args.argv.first().filter(|word| word.starts_with('-')) {
         bail!("{flag} is no flag of `pond run`, see `pond run --help`; a program of that name is ./{flag}");
     }
+    large_enough_files(policy)?;
     let console = terminal::console(args.terminal())?;
     let program = args.argv.first().map_or("", String::as_str);
     let choose = |wish: &String| model::choose(operator, wish, args.max_cost_cents, program);
@@ -185,6 +186,7 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
     enforceable(policy, backend)?;
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(&args.checkout)?;
+    checkout.keep_apart(&state)?;
     let mut provider = match backend {
         Backend::Native => Provider::Native(Native::with(state, launcher?)?),
         Backend::Docker | Backend::Gvisor | Backend::Firecracker => {
@@ -256,6 +258,19 @@ fn enough_descriptors() -> anyhow::Result<()> {
             )
         }
         Some(_) | None => Ok(()),
+    }
+}
+
+/// A disk is one file: over the limit the kernel would end pond without a word.
+fn large_enough_files(policy: &SandboxPolicy) -> anyhow::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match (limit, policy.limits().map(|limits| limits.disk.bytes)) {
+        (Some(limit), Some(disk)) if limit < disk => {
+            bail!(
+                "files of only {limit} bytes are allowed, and the job's disk takes {disk}; raise `ulimit -f`"
+            )
+        }
+        (Some(_) | None, _) => Ok(()),
     }
 }
 

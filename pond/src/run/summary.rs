@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pond_sandbox::container::Isolation;
+use pond_worker::path::RelPath;
 use serde::Serialize;
 
 use super::base::BaseSummary;
@@ -17,6 +18,9 @@ use super::verdict::Verdict;
 
 /// A person reads so many lines of what was refused; `pond explain` has the rest.
 const SHOWN_FINDINGS: usize = 8;
+
+/// And so many names in one line; `--json` has the rest.
+const SHOWN_NAMES: usize = 8;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
@@ -139,6 +143,14 @@ impl Summary {
                 line(text, &format!("to keep them: pond apply {}", self.run));
             }
         }
+        if !result.patch_omitted.is_empty() {
+            let names = listed(&result.patch_omitted);
+            line(text, &format!("changed and too large for the patch, which does not show: {names}"));
+        }
+        if !result.changed_meanwhile.is_empty() {
+            let names = listed(&result.changed_meanwhile);
+            line(text, &format!("changed by the job and by somebody else, so not to be applied: {names}"));
+        }
         for left_out in &result.left_out {
             let paths = usize::try_from(left_out.paths).unwrap_or(usize::MAX);
             let what = counted(paths, "path");
@@ -164,6 +176,15 @@ impl Summary {
             );
         }
     }
+}
+
+/// The first names, and how many more there are.
+fn listed(paths: &[RelPath]) -> String {
+    let mut names: Vec<String> = paths.iter().take(SHOWN_NAMES).map(ToString::to_string).collect();
+    if paths.len() > SHOWN_NAMES {
+        names.push(format!("and {} more", paths.len() - SHOWN_NAMES));
+    }
+    names.join(", ")
 }
 
 pub(super) fn counted(count: usize, what: &str) -> String {

@@ -1,6 +1,6 @@
 //! What ended a job, in one word a person and a machine both understand.
 
-use pond_sandbox::native::Ending;
+use pond_sandbox::native::{Ending, in_the_way, remedy};
 use pond_worker::supervise::{Ended, Stop};
 use serde::{Deserialize, Serialize};
 
@@ -26,10 +26,11 @@ pub(crate) enum Limit {
 const SIGKILL: u8 = 9;
 
 impl Verdict {
-    pub(crate) fn of(ended: &Ended) -> Self {
+    pub(crate) fn of(ended: &Ended, checkout: &str) -> Self {
         if let Ending::NotLaunched { step, errno } = ended.over.ending {
-            let reason = std::io::Error::from_raw_os_error(errno).to_string();
-            let remedy = pond_sandbox::native::remedy(step, errno).map(str::to_owned);
+            let kernels = || std::io::Error::from_raw_os_error(errno).to_string();
+            let reason = in_the_way(step, errno, checkout).unwrap_or_else(kernels);
+            let remedy = remedy(step, errno).map(str::to_owned);
             return Self::NotLaunched { step: step.describe().to_owned(), reason, remedy };
         }
         match ended.stop {

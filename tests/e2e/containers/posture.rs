@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::daemon::Daemon;
-use crate::done::Done;
-use crate::support::World;
+use crate::support::{Done, MEETING, World, busy_directory};
 
 /// Tries what Docker's own settings let through, and looks around.
 const PROBE: &str = r#"
@@ -120,4 +119,21 @@ fn a_job_on_gvisor_has_the_native_posture_but_for_what_its_kernel_lacks() {
         expected[name] = value;
     }
     seen_on("gvisor", &expected);
+}
+
+/// As native: contents alone are shown.
+#[test]
+fn a_directory_shown_to_a_container_leads_to_nothing_of_the_host() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let home = world.project().parent().unwrap().join("home");
+    let _busy = busy_directory(&home);
+    let command = ["--tool", "nvm", "--", "python3", "-c", MEETING, "/opt/pond/nvm/version"];
+    for backend in ["docker", "gvisor"] {
+        let arguments = [&["run", "-q", "--backend", backend][..], &command].concat();
+        let done = Done::of(daemon.pond(&world, &arguments).env("HOME", &home).output().unwrap());
+        assert_eq!(
+            done.stdout, "connect: Connection refused, lock: yes, read: held\n",
+            "{backend}: {done:?}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! A plan that would let a terminal or a disk of the host in is refused, whoever made it.
 
-use pond_wire::jail::{HomeFile, Identity, Program, Rlimits, Scratch, Start};
+use pond_wire::jail::{BindKind, HomeFile, Identity, Program, Rlimits, Scratch, Start};
 
 use super::*;
 
@@ -53,6 +53,21 @@ fn a_terminal_has_a_size() {
     for (rows, columns) in [(0, 80), (24, 0)] {
         assert!(!is_accepted(Console::Terminal { rows, columns }, Vec::new()), "{rows} {columns}");
     }
+}
+
+/// Their mounts travel in one packet with three of the storage.
+#[test]
+fn only_so_many_directories_are_shown() {
+    let shown = |count: usize| {
+        let bind = |index| RootEntry::Bind {
+            path: format!("/opt/{index}"),
+            source: format!("/srv/{index}"),
+            kind: BindKind::Directory,
+        };
+        is_accepted(Console::Pipes, (0..count).map(bind).collect())
+    };
+    assert_eq!(MOST_SHOWN + 3, pond_sys::socket::MAX_DESCRIPTORS);
+    assert_eq!((shown(MOST_SHOWN), shown(MOST_SHOWN + 1)), (true, false));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, PROGRAM, Transfer, UNPACK};
 use pond_wire::jail::{
-    CheckoutView, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged,
+    BindKind, CheckoutView, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged,
 };
 
 use super::request::{
@@ -237,8 +237,11 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
         Transfer::Stream => &[],
     };
     let storage = shared.iter().map(|(name, target)| bind(&format!("{stage}/{name}"), target, false));
-    let files = facts.plan.root.iter().filter_map(|entry| match entry {
-        RootEntry::Bind { path, source, .. } => Some(bind(source, path, true)),
+    // Never the host's directory itself, whose sockets and locks the job would share.
+    let mut shown = (0..).map(|index| format!("{stage}/{}", staged::shown(index)));
+    let files = facts.plan.root.iter().filter_map(move |entry| match entry {
+        RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(bind(&shown.next()?, path, true)),
+        RootEntry::Bind { path, source, kind: BindKind::File } => Some(bind(source, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
             Some(bind(&format!("{stage}/{}", base_name(path)), path, true))
         }

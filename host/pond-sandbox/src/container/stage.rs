@@ -1,4 +1,5 @@
-//! What a container binds, under names on this host: the job's storage, hung up by the launcher, and a few files of /etc.
+//! What a container binds, under names on this host: the job's storage and the host's
+//! directories, hung up by the launcher, and a few files of /etc.
 //!
 //! The names are needed from the engine's first look to the container's start. Then the container holds the mounts and the
 //! names go. Everything has a fixed name, so taking it down never walks a tree.
@@ -9,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use pond_wire::jail::{JailPlan, Report, Step, staged};
+use pond_wire::jail::{JailPlan, MOST_SHOWN, Report, Step, staged};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -96,7 +97,8 @@ pub(super) fn take_down(directory: &Path) -> Result<(), StageFault> {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     };
-    for name in [staged::WORKSPACE, staged::HOME] {
+    let storage = [staged::WORKSPACE, staged::HOME].map(str::to_owned);
+    for name in storage.into_iter().chain((0..MOST_SHOWN).map(staged::shown)) {
         let place = directory.join(name);
         match unmount(&place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
             // Nothing hangs there.

@@ -1,17 +1,39 @@
-//! What a person can do about a step of a launch that failed. One table, for `pond run` and for `pond doctor`. Pure.
+//! What a person can do about a step of a launch that failed. One table, for `pond run` and for `pond doctor`. Pure, but for
+//! the name of a mount that is in the way.
+
+use std::path::Path;
 
 use pond_wire::jail::Step;
 use rustix::io::Errno;
+
+use super::{mounts, toolchain};
 
 const USER_NAMESPACES: &str = "allow user namespaces: sysctl user.max_user_namespaces=15000, and for an ordinary user on Ubuntu \
                                sysctl kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for pond, on older \
                                Debian sysctl kernel.unprivileged_userns_clone=1";
 const HOST_NOT_CONTAINER: &str = "pond needs the kernel's own namespaces and mounts; inside a container run it privileged, or \
                                   run it on the host";
-const OVERLAY: &str =
-    "the kernel needs overlay with layers by descriptor (Linux 6.13 or later; modprobe overlay)";
+const OVERLAY: &str = "the kernel needs overlay with layers by descriptor (Linux 6.13 or later; modprobe overlay), on directories that are not \
+     overlays of overlays";
 const BUSY_HOST: &str = "the host is out of memory or processes; try again when it has some, or lower --memory and --pids of \
                          other runs";
+
+/// The launcher's word for a directory with a file system mounted below it, which an ordinary user cannot leave out.
+const MOUNT_BELOW: Errno = Errno::XDEV;
+
+/// What stands mounted where a launch failed because of it, by name.
+pub fn in_the_way(step: Step, errno: i32, checkout: &str) -> Option<String> {
+    let opening = [Step::OpenCheckout, Step::OpenRoot].contains(&step);
+    if !opening || Errno::from_raw_os_error(errno) != MOUNT_BELOW {
+        return None;
+    }
+    let point = if step == Step::OpenCheckout {
+        mounts::first_below([Path::new(checkout)])?
+    } else {
+        mounts::first_below(toolchain::directories().map(Path::new))?
+    };
+    Some(format!("a file system is mounted on {}", point.display()))
+}
 
 /// The remedy for this failure, where there is one that helps.
 pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
@@ -79,15 +101,27 @@ fn checkout(errno: Errno) -> Option<&'static str> {
         Errno::PERM | Errno::ACCESS => {
             Some("the checkout, or a directory above it, may not be read by the user who runs pond")
         }
+        MOUNT_BELOW => Some(
+            "with a file system mounted below the checkout only root can show it; let pond copy the checkout first: --snapshot",
+        ),
         Errno::STALE | Errno::NOENT => Some("the directory was replaced while pond started; run it again"),
         _ => None,
     }
 }
 
 fn root(errno: Errno) -> Option<&'static str> {
-    (errno == Errno::ACCESS).then_some(
-        "a program directory lies below one that other users may not enter; install pond and its tools under /usr/local",
-    )
+    match errno {
+        Errno::ACCESS => Some(
+            "a program directory lies below one that other users may not enter; install pond and its tools under /usr/local",
+        ),
+        MOUNT_BELOW => Some(
+            "with a file system mounted below a program directory only root can show that one, without what is mounted: \
+             unmount it, or run pond as root",
+        ),
+        Errno::OPNOTSUPP => Some("what should be a file or a device to show is something else; repair it"),
+        Errno::INVAL | Errno::NODEV => Some(OVERLAY),
+        _ => None,
+    }
 }
 
 fn scratch(errno: Errno) -> Option<&'static str> {
@@ -132,6 +166,9 @@ mod tests {
         };
         says(Step::OpenCheckout, Errno::INVAL, "ext4, xfs, btrfs");
         says(Step::OpenCheckout, Errno::ACCESS, "may not be read");
+        says(Step::OpenCheckout, MOUNT_BELOW, "--snapshot");
+        says(Step::OpenRoot, MOUNT_BELOW, "as root");
+        says(Step::OpenRoot, Errno::INVAL, "overlay");
         says(Step::CreateNamespaces, Errno::PERM, "apparmor_restrict_unprivileged_userns");
         says(Step::CreateNamespaces, Errno::NOSPC, "user.max_user_namespaces");
         says(Step::CreateNamespaces, Errno::NOSYS, "container");

@@ -65,6 +65,11 @@ pub(crate) fn probe() -> Vec<Place> {
     fixed.chain(java_settings()).filter_map(|path| look(&path)).collect()
 }
 
+/// The places that may be directories.
+pub(super) fn directories() -> impl Iterator<Item = &'static str> + Clone {
+    TOOLCHAIN.into_iter().chain(SETTINGS)
+}
+
 fn java_settings() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/etc") else { return Vec::new() };
     let mut names: Vec<String> = entries

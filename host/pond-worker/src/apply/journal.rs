@@ -22,12 +22,29 @@ const NEXT: &str = "apply.journal.next";
 #[serde(deny_unknown_fields)]
 pub(super) struct Journal {
     pub(super) staging: String,
+    /// Where the staging directory is.
+    pub(super) tree: Tree,
     pub(super) phase: Phase,
     pub(super) steps: Vec<Step>,
     /// Directories to make, parents first.
     pub(super) made: Vec<RelPath>,
     /// Directories that may become empty and then leave, children first.
     pub(super) gone: Vec<RelPath>,
+}
+
+/// The root of the checkout that an apply changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tree {
+    device: u64,
+    inode: u64,
+}
+
+impl Tree {
+    pub(super) fn of(root: BorrowedFd<'_>) -> Result<Self, ApplyRefused> {
+        let stat = rustix::fs::fstat(root).map_err(|errno| ApplyRefused::Open { source: errno.into() })?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,14 +79,14 @@ pub(super) enum Action {
 
 impl Journal {
     /// Chooses a staging name and writes it down before it exists.
-    pub(super) fn begin(run: BorrowedFd<'_>) -> Result<Self, ApplyRefused> {
+    pub(super) fn begin(run: BorrowedFd<'_>, tree: Tree) -> Result<Self, ApplyRefused> {
         let failed = |errno: Errno| ApplyRefused::Journal { source: errno.into() };
         let mut random = [0_u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
         let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let staging = format!("{STAGING_PREFIX}{suffix}");
         let (steps, made, gone) = (Vec::new(), Vec::new(), Vec::new());
-        let mut journal = Self { staging, phase: Phase::Staging, steps, made, gone };
+        let mut journal = Self { staging, tree, phase: Phase::Staging, steps, made, gone };
         journal.advance(run, Phase::Staging)?;
         Ok(journal)
     }
@@ -101,6 +118,14 @@ impl Journal {
         };
         let journal = serde_json::from_reader(io::BufReader::new(file));
         journal.map(Some).map_err(|error| ApplyRefused::Journal { source: error.into() })
+    }
+
+    /// True when this is about the tree at `root`. A device may get another number when it is mounted again, so the staging
+    /// directory, whose name nobody could guess, speaks for it as well.
+    pub(super) fn is_about(&self, root: BorrowedFd<'_>) -> Result<bool, ApplyRefused> {
+        let tree = Tree::of(root)?;
+        Ok(self.tree == tree
+            || (self.tree.inode == tree.inode && beneath::open_dir(root, self.staging.as_bytes()).is_ok()))
     }
 
     pub(super) fn remove(run: BorrowedFd<'_>) -> Result<(), ApplyRefused> {

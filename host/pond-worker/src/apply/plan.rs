@@ -2,14 +2,15 @@
 //! emptied on the way. All conflicts are reported together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 
 use super::{ApplyRefused, Conflict, ConflictKind};
+use crate::beneath;
 use crate::collect::base::{Base, look};
 use crate::collect::caps::Budget;
-use crate::collect::{Change, Delta, Leaf};
+use crate::collect::{Change, CollectFault, Delta, Leaf, Record};
 use crate::path::RelPath;
 
 #[derive(Debug)]
@@ -33,23 +34,29 @@ pub(super) enum MoveKind {
     Create { new: Leaf },
 }
 
-pub(super) fn survey(changes: &[Change], root: BorrowedFd<'_>) -> Result<Plan, ApplyRefused> {
+pub(super) fn survey(record: &Record, root: BorrowedFd<'_>) -> Result<Plan, ApplyRefused> {
+    let changes = record.changes.as_slice();
     check_order(changes)?;
-    let mut survey = Survey { root, kinds: BTreeMap::new(), conflicts: Vec::new(), made: BTreeSet::new() };
+    let meanwhile = |path: &RelPath| Conflict { path: path.clone(), kind: ConflictKind::ChangedMeanwhile };
+    let conflicts = record.changed_meanwhile.iter().map(meanwhile).collect();
+    let mut survey =
+        Survey { root, kinds: BTreeMap::new(), conflicts, made: BTreeSet::new(), emptied: BTreeSet::new() };
     let leaving: BTreeSet<&RelPath> = paths(changes, |delta| delta.result().is_none());
-    let emptied: BTreeSet<RelPath> = leaving.iter().flat_map(|path| path.ancestors()).collect();
+    survey.emptied = leaving.iter().flat_map(|path| path.ancestors()).collect();
     let mut moves = Vec::new();
     for change in changes {
-        if let Some(kind) = survey.examine(change, &leaving, &emptied)? {
+        if let Some(kind) = survey.examine(change, &leaving)? {
             moves.push(Move { path: change.path.clone(), kind });
         }
     }
     if !survey.conflicts.is_empty() {
+        survey.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
+        survey.conflicts.dedup_by(|one, other| one.path == other.path);
         return Err(ApplyRefused::Conflicts(survey.conflicts));
     }
     let staying = paths(changes, |delta| delta.result().is_some());
     let needed: BTreeSet<RelPath> = staying.iter().flat_map(|path| path.ancestors()).collect();
-    let gone = emptied.into_iter().filter(|dir| !needed.contains(dir)).rev().collect();
+    let gone = survey.emptied.into_iter().filter(|dir| !needed.contains(dir)).rev().collect();
     Ok(Plan { moves, made: survey.made.into_iter().collect(), gone })
 }
 
@@ -77,6 +84,8 @@ struct Survey<'a> {
     kinds: BTreeMap<RelPath, Parent>,
     conflicts: Vec<Conflict>,
     made: BTreeSet<RelPath>,
+    /// Directories that everything leaves.
+    emptied: BTreeSet<RelPath>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,16 +100,14 @@ impl Survey<'_> {
         &mut self,
         change: &Change,
         leaving: &BTreeSet<&RelPath>,
-        emptied: &BTreeSet<RelPath>,
     ) -> Result<Option<MoveKind>, ApplyRefused> {
         let found = self.look(&change.path)?;
         let kind = match (change.delta.base(), change.delta.result(), found) {
             (None, Some(new), Base::Absent) => {
                 return Ok(self.parents(&change.path, leaving)?.then_some(MoveKind::Create { new }));
             }
-            // A directory whose files all leave makes room for a file; if it does not empty, the commit fails.
-            (None, Some(new), Base::Directory) if emptied.contains(&change.path) => {
-                return Ok(Some(MoveKind::Create { new }));
+            (None, Some(new), Base::Directory(_)) => {
+                return Ok(self.makes_room(&change.path, leaving)?.then_some(MoveKind::Create { new }));
             }
             (None, _, _) => ConflictKind::Exists,
             (Some(base), new, Base::Leaf(leaf, seen)) if leaf == base => {
@@ -110,10 +117,38 @@ impl Survey<'_> {
                 }));
             }
             (Some(_), _, Base::Absent) => ConflictKind::Missing,
-            (Some(_), _, Base::Leaf(..) | Base::Directory | Base::Unusable) => ConflictKind::Differs,
+            (Some(_), _, Base::Leaf(..) | Base::Directory(_) | Base::Unusable) => ConflictKind::Differs,
         };
         self.conflicts.push(Conflict { path: change.path.clone(), kind });
         Ok(None)
+    }
+
+    /// A directory makes room for a file when all files in it leave: those below it that are empty leave as well, for a result
+    /// knows nothing of directories. False after noting a conflict.
+    fn makes_room(&mut self, dir: &RelPath, leaving: &BTreeSet<&RelPath>) -> Result<bool, ApplyRefused> {
+        let examining = |source| ApplyRefused::Examine { source };
+        let mut pending = vec![dir.clone()];
+        while let Some(dir) = pending.pop() {
+            let fault = |errno| examining(CollectFault::read(dir.as_bytes(), errno));
+            let fd = beneath::open_dir(self.root, dir.as_bytes()).map_err(fault)?;
+            let mut staying = None;
+            beneath::each_name(fd.as_fd(), fault, |name| {
+                let is_directory =
+                    beneath::kind(&beneath::stat(&fd, name).map_err(fault)?) == FileType::Directory;
+                match RelPath::from_bytes(&[dir.as_bytes(), b"/", name.to_bytes()].concat()) {
+                    Ok(path) if is_directory => pending.push(path),
+                    Ok(path) if leaving.contains(&path) => {}
+                    Ok(_) | Err(_) => staying = Some(dir.clone()),
+                }
+                Ok(())
+            })?;
+            if let Some(path) = staying {
+                self.conflicts.push(Conflict { path, kind: ConflictKind::Exists });
+                return Ok(false);
+            }
+            self.emptied.insert(dir);
+        }
+        Ok(true)
     }
 
     fn look(&self, path: &RelPath) -> Result<Base, ApplyRefused> {
@@ -143,7 +178,7 @@ impl Survey<'_> {
             return Ok(*known);
         }
         let kind = match self.look(path)? {
-            Base::Directory => Parent::Directory,
+            Base::Directory(_) => Parent::Directory,
             Base::Absent => Parent::Absent,
             Base::Leaf(..) | Base::Unusable => Parent::Occupied,
         };

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::journal::{Action, Journal, Step};
 use super::plan::{Move, MoveKind, Plan};
-use super::{Accept, ApplyOptions, ApplyRefused};
+use super::{Accept, ApplyOptions, ApplyRefused, attributes};
 use crate::collect::link::{Leads, leads};
 use crate::collect::{Leaf, Mode};
 use crate::object::{Sparse, Store};
@@ -31,7 +31,8 @@ pub(super) fn stage(
     let staging = beneath::open_dir(root, journal.staging.as_bytes()).map_err(opened)?;
     let tree = rustix::fs::fstat(root).map_err(opened)?;
     for (number, planned) in plan.moves.iter().enumerate() {
-        let step = Stager { store, staging: staging.as_fd(), tree: &tree, options }.one(number, planned)?;
+        let stager = Stager { store, root, staging: staging.as_fd(), tree: &tree, options };
+        let step = stager.one(number, planned)?;
         journal.steps.push(step);
         fault::point();
     }
@@ -42,6 +43,7 @@ pub(super) fn stage(
 
 struct Stager<'a> {
     store: &'a Store,
+    root: BorrowedFd<'a>,
     staging: BorrowedFd<'a>,
     tree: &'a Stat,
     options: ApplyOptions,
@@ -53,12 +55,10 @@ impl Stager<'_> {
         let path = planned.path.clone();
         let action = match &planned.kind {
             MoveKind::Remove { .. } => Action::Remove,
-            MoveKind::Replace { seen, new } => Action::Replace {
-                staged: self.leaf(&slot, &path, *new, seen, permissions(new.mode, Some(seen)))?,
-            },
-            MoveKind::Create { new } => Action::Create {
-                staged: self.leaf(&slot, &path, *new, self.tree, permissions(new.mode, None))?,
-            },
+            MoveKind::Replace { seen, new } => {
+                Action::Replace { staged: self.leaf(&slot, &path, *new, Some(seen))? }
+            }
+            MoveKind::Create { new } => Action::Create { staged: self.leaf(&slot, &path, *new, None)? },
         };
         Ok(Step { path, action })
     }
@@ -68,13 +68,13 @@ impl Stager<'_> {
         slot: &str,
         path: &RelPath,
         new: Leaf,
-        owner: &Stat,
-        mode: Permissions,
+        replaced: Option<&Stat>,
     ) -> Result<u64, ApplyRefused> {
         let written = match new.mode {
             Mode::Link => self.link(slot, path, new)?,
-            Mode::Regular | Mode::Executable => self.file(slot, new, mode),
+            Mode::Regular | Mode::Executable => self.file(slot, path, new, replaced),
         };
+        let owner = replaced.unwrap_or(self.tree);
         let owned = written.and_then(|()| give(self.staging, slot.as_bytes(), owner));
         let inode = owned.and_then(|()| {
             let stat = rustix::fs::statat(self.staging, slot, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -83,11 +83,16 @@ impl Stager<'_> {
         inode.map_err(|source| ApplyRefused::Stage { path: path.clone(), source })
     }
 
-    fn file(&self, slot: &str, new: Leaf, mode: Permissions) -> io::Result<()> {
+    fn file(&self, slot: &str, path: &RelPath, new: Leaf, replaced: Option<&Stat>) -> io::Result<()> {
         let fd = beneath::create_file(self.staging, slot.as_bytes(), Permissions::RUSR | Permissions::WUSR)?;
         let target = Sparse { file: File::from(fd.try_clone()?), end: 0 };
         self.store.copy_out(new.sha256, target)?;
-        Ok(rustix::fs::fchmod(&fd, mode)?)
+        let replaced = replaced.filter(|stat| beneath::kind(stat) == FileType::RegularFile);
+        if replaced.is_some() {
+            let old = beneath::open_file(self.root, path.as_bytes())?;
+            attributes::hand_on(old.as_fd(), fd.as_fd())?;
+        }
+        Ok(rustix::fs::fchmod(&fd, permissions(new.mode, replaced))?)
     }
 
     fn link(&self, slot: &str, path: &RelPath, new: Leaf) -> Result<io::Result<()>, ApplyRefused> {
@@ -117,10 +122,8 @@ pub(super) fn give(dir: BorrowedFd<'_>, name: &[u8], owner: &Stat) -> io::Result
 }
 
 /// A replaced file keeps who may read and write it; only the right to execute follows the result.
-fn permissions(mode: Mode, seen: Option<&Stat>) -> Permissions {
-    let plain =
-        seen.filter(|stat| beneath::kind(stat) == FileType::RegularFile).map(|stat| stat.st_mode & 0o666);
-    let bits = plain.unwrap_or(0o644);
+fn permissions(mode: Mode, replaced: Option<&Stat>) -> Permissions {
+    let bits = replaced.map_or(0o644, |stat| stat.st_mode & 0o666);
     Permissions::from_raw_mode(match mode {
         Mode::Executable => bits | (bits & 0o444) >> 2,
         Mode::Regular | Mode::Link => bits,

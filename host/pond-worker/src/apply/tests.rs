@@ -146,3 +146,93 @@ fn other_files_in_an_emptied_directory_keep_it() {
     assert_eq!(fs::read_to_string(scene.path("emptied/mine")).unwrap(), "untracked");
     assert!(!scene.path("emptied/deep").exists());
 }
+
+#[test]
+fn empty_directories_make_room_for_a_file() {
+    let mut scene = Scene::with(|merged| {
+        fs::remove_dir_all(merged.join("dir-to-file")).unwrap();
+        symlink("kept", merged.join("dir-to-file")).unwrap();
+        fs::write(merged.join("out"), "now a file\n").unwrap();
+    });
+    for stays in [None, Some("out/a/mine"), Some("dir-to-file/mine"), Some("out/.git")] {
+        scene.afresh();
+        fs::create_dir_all(scene.path("out/a/b")).unwrap();
+        fs::create_dir_all(scene.path("dir-to-file/empty")).unwrap();
+        if let Some(mine) = stays {
+            fs::write(scene.path(mine), "mine\n").unwrap();
+        }
+        let before = scene.state();
+        let outcome = scene.apply(STRICT);
+        match stays {
+            None => assert_eq!(
+                (outcome.unwrap().changed, read_tree(scene.checkout.path())),
+                (3, scene.after.clone())
+            ),
+            Some(mine) => {
+                let above = mine.rsplit_once('/').unwrap().0;
+                let expected = Conflict {
+                    path: RelPath::from_bytes(above.as_bytes()).unwrap(),
+                    kind: ConflictKind::Exists,
+                };
+                assert!(
+                    matches!(&outcome, Err(ApplyRefused::Conflicts(found)) if *found == [expected]),
+                    "{outcome:?}"
+                );
+                assert_eq!(scene.state(), before);
+            }
+        }
+        assert!(scene.leaves_no_trace());
+    }
+}
+
+/// An access list as the kernel holds it: the owner, one more user, the group, the mask, everybody.
+fn access_list(named: u8, group: u8, mask: u8) -> Vec<u8> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in [
+        (1_u16, 6, u32::MAX),
+        (2, named, 1234),
+        (4, group, u32::MAX),
+        (16, mask, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        list.extend(tag.to_le_bytes());
+        list.extend(u16::from(rights).to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
+#[test]
+fn a_replaced_file_keeps_its_access_list_and_its_owners_attributes() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    const LIST: &str = "system.posix_acl_access";
+    let scene = Scene::new();
+    let set = |name: &str, attribute: &str, value: &[u8]| {
+        setxattr(scene.path(name), attribute, value, XattrFlags::empty()).unwrap();
+    };
+    let get = |name: &str, attribute: &str| {
+        let mut value = vec![0_u8; 256];
+        let length = getxattr(scene.path(name), attribute, value.as_mut_slice()).ok()?;
+        value.truncate(length);
+        Some(value)
+    };
+    // New files get rights for one more user, which the file that is replaced did not give.
+    set("", "system.posix_acl_default", &access_list(7, 7, 7));
+    // The group may nothing, and the mask is what a mode shows in its place.
+    set("modified", LIST, &access_list(6, 0, 6));
+    set("modified", "user.note", b"mine");
+    // A version 2 capability, given to the old content only.
+    let capability = [&0x0200_0001_u32.to_le_bytes()[..], &[0xff; 4], &[0; 12]].concat();
+    set("modified", "security.capability", &capability);
+    set("mode", LIST, &access_list(4, 0, 4));
+    scene.apply(STRICT).unwrap();
+    assert_eq!(get("modified", LIST), Some(access_list(6, 0, 6)));
+    assert_eq!(get("modified", "user.note"), Some(b"mine".to_vec()));
+    assert_eq!(get("modified", "security.capability"), None);
+    let (mode, list) = (scene.path("mode").metadata().unwrap().mode() & 0o777, get("mode", LIST).unwrap());
+    // Execution follows the right to read: of the owner and of the mask.
+    let mut expected = access_list(4, 0, 5);
+    expected[6] = 7;
+    assert_eq!((mode, list), (0o750, expected));
+    assert_eq!(get("link", LIST).map(|list| list.len()), Some(44));
+}

@@ -22,7 +22,7 @@ use crate::{beneath, object};
 pub(crate) enum Base {
     Absent,
     Leaf(Leaf, Stat),
-    Directory,
+    Directory(Stat),
     /// A special file, one too large, or one that cannot be read.
     Unusable,
 }
@@ -36,7 +36,7 @@ pub(crate) fn look(lower: BorrowedFd<'_>, path: &[u8], budget: &mut Budget) -> R
     };
     let stat = rustix::fs::fstat(&handle).map_err(|errno| CollectFault::read(path, errno))?;
     match beneath::kind(&stat) {
-        FileType::Directory => Ok(Base::Directory),
+        FileType::Directory => Ok(Base::Directory(stat)),
         FileType::Symlink => link(&handle, path, stat),
         FileType::RegularFile if beneath::size(&stat) > budget.caps().file_bytes => Ok(Base::Unusable),
         FileType::RegularFile => file(lower, path, &stat, budget),

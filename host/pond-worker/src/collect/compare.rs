@@ -48,7 +48,7 @@ pub fn differing(tree: BorrowedFd<'_>, changes: &[Change], side: Side) -> Result
     for change in changes {
         let there = match look(tree, change.path.as_bytes(), &mut Budget::unlimited())? {
             // A directory is no leaf; what lies in it has paths of its own.
-            Base::Absent | Base::Directory => None,
+            Base::Absent | Base::Directory(_) => None,
             Base::Leaf(leaf, _) => Some(leaf),
             Base::Unusable => {
                 found.push(change.path.clone());

@@ -3,6 +3,8 @@
 //! A flag is advice to a person and takes nothing out of the result. Matching ignores ASCII case, because the host's
 //! file system may.
 
+mod repository;
+
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::change::{Change, Mode};
 use super::link::Leads;
 use crate::path::RelPath;
+use repository::Repositories;
 
 /// One thing worth a second look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +39,7 @@ pub enum Category {
     LinkOutside,
     LinkIntoGit,
     DeceptiveName,
+    Repository,
 }
 
 impl Category {
@@ -57,6 +61,9 @@ impl Category {
             Self::NewlyExecutable => "can now be executed",
             Self::LinkOutside => "symbolic link that leads out of the tree",
             Self::LinkIntoGit => "symbolic link that leads into git metadata",
+            Self::Repository => {
+                "lies in a git repository without .git, whose config names commands that git runs"
+            }
             Self::DeceptiveName => "name is not what it looks like, or collides with another on some systems",
         }
     }
@@ -148,15 +155,17 @@ const RULES: &[(Category, &[Match])] = &[
     ]),
 ];
 
-/// Flags sorted changes; `leads` answers for symbolic links among the new contents.
+/// Flags sorted changes; `leads` answers for symbolic links among the new contents, `in_base` for paths of the base.
 pub(super) fn flags<E>(
     changes: &[Change],
     mut leads: impl FnMut(&Change) -> Result<Leads, E>,
+    in_base: impl FnMut(&[u8]) -> bool,
 ) -> Result<Vec<Flag>, E> {
     let mut folded: HashMap<Vec<u8>, u32> = HashMap::new();
     for change in changes {
         *folded.entry(fold(&change.path)).or_default() += 1;
     }
+    let mut repositories = Repositories::new(changes, in_base);
     let mut flags = Vec::new();
     for change in changes {
         let lower = fold(&change.path);
@@ -168,6 +177,9 @@ pub(super) fn flags<E>(
             .collect();
         if collides || is_deceptive(change.path.as_bytes()) {
             categories.push(Category::DeceptiveName);
+        }
+        if repositories.has(&change.path) {
+            categories.push(Category::Repository);
         }
         if became_executable(change) {
             categories.push(Category::NewlyExecutable);

@@ -183,12 +183,40 @@ fn matcher(text: &[u8]) -> Option<Gitignore> {
     for line in text.split(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if let Ok(line) = std::str::from_utf8(line)
-            && builder.add_line(None, line).is_err()
+            && let Some(line) = literal_braces(line)
+            && builder.add_line(None, &line).is_err()
         {
             continue;
         }
     }
     builder.build().ok().filter(|matcher| !matcher.is_empty())
+}
+
+/// Braces mean themselves in git's patterns and alternatives in those of the matcher. Within a class they mean themselves in
+/// both, and a backslash would be one more member. Nothing when a class is not closed: to git that matches nothing.
+fn literal_braces(line: &str) -> Option<String> {
+    let mut literal = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        if matches!(c, '{' | '}') {
+            literal.push('\\');
+        }
+        literal.push(c);
+        let untouched = match c {
+            '\\' => 1,
+            '[' => class_length(rest.as_str())?,
+            _ => 0,
+        };
+        literal.extend(rest.by_ref().take(untouched));
+    }
+    Some(literal)
+}
+
+/// How many characters after its bracket belong to a class that is closed. The first member may be the bracket.
+fn class_length(rest: &str) -> Option<usize> {
+    let negated = usize::from(rest.starts_with(['!', '^']));
+    let closing = rest.chars().enumerate().skip(negated + 1).find(|(_, c)| *c == ']');
+    closing.map(|(at, _)| at + 1)
 }
 
 impl Scope {

@@ -1,8 +1,9 @@
 //! The reviewable patch: git's own format, so `git apply` takes it, with binary files as complete literals.
 //!
 //! Contents are hostile: text diffs are bounded in bytes, lines and work; everything else streams.
-//! A file that would push the patch over its cap is left out whole and named, never cut in half. Literals carry no
-//! reverse part, so a patch with binary files applies forward only.
+//! A file that would push the patch over its cap is left out whole and named, never cut in half; where not all may fit, the
+//! smallest come first, so no large file hides a small one. Literals carry no reverse part, so a patch with binary files
+//! applies forward only.
 
 mod binary;
 mod source;
@@ -36,7 +37,7 @@ pub(super) fn write(
     let mut attempts = cap.saturating_mul(2);
     let mut effort = text::Effort::new();
     let mut omitted = Vec::new();
-    for change in changes {
+    for change in in_order(changes, cap) {
         out.room = cap.saturating_sub(out.kept).min(attempts);
         let start = out.kept;
         let rendered = render(change, contents, &mut effort, &mut out);
@@ -52,7 +53,25 @@ pub(super) fn write(
         }
     }
     out.inner.flush().map_err(|source| CollectFault::Store { source })?;
+    omitted.sort_unstable();
     Ok(Written { bytes: out.kept, omitted })
+}
+
+/// By path as long as all of it surely fits, otherwise by size.
+fn in_order(changes: &[Change], cap: u64) -> Vec<&Change> {
+    let mut ordered: Vec<&Change> = changes.iter().collect();
+    if changes.iter().map(at_most).fold(0, u64::saturating_add) > cap {
+        ordered.sort_by_key(|change| at_most(change));
+    }
+    ordered
+}
+
+/// About the most bytes a change can take: short lines with their marks, names escaped, literals that do not compress.
+fn at_most(change: &Change) -> u64 {
+    let content = |leaf: Option<Leaf>| leaf.map_or(0, |leaf| leaf.size);
+    let names = u64::try_from(change.path.as_bytes().len()).unwrap_or(u64::MAX).saturating_mul(16);
+    let contents = content(change.delta.base()).saturating_add(content(change.delta.result()));
+    contents.saturating_mul(2).saturating_add(names).saturating_add(1024)
 }
 
 /// Why a file's part of the patch was not finished.

@@ -18,11 +18,12 @@ use rustix::io::Errno;
 use super::caps::{Budget, Caps, PATH_BYTES};
 use super::change::{Change, Reason, Rejected};
 use super::ignored::{LeftOut, Reader, RuleFile, Scope};
+use super::meanwhile::moved_above;
 use super::overlay::{DirectoryMark, Upper};
 use super::tracked::Tracked;
 use super::{CollectFault, Sources, Wanted};
 use crate::object::Store;
-use crate::path::{is_git_name, quoted};
+use crate::path::{RelPath, is_git_name, quoted};
 use crate::{apply, beneath};
 
 /// Everything the walk learned, sorted by path.
@@ -34,6 +35,8 @@ pub(super) struct Findings {
     /// Declared artifacts that the ignore rules leave out of the changes.
     pub(super) artifacts: Vec<Change>,
     pub(super) left_out: Vec<LeftOut>,
+    /// Paths of the base that are not surely what the job began with.
+    pub(super) changed_meanwhile: Vec<RelPath>,
 }
 
 pub(super) fn walk(
@@ -62,7 +65,7 @@ pub(super) fn walk(
             Task::GitMetadata(dir) => walk.git_metadata(&dir)?,
         }
     }
-    Ok(walk.finish())
+    walk.finish()
 }
 
 #[derive(Debug)]
@@ -275,14 +278,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Findings {
+    fn finish(self) -> Result<Findings, CollectFault> {
         let mut found = self.found;
         found.changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         found.artifacts.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        if let Some(start) = self.sources.start {
+            let lower = self.sources.lower.as_fd();
+            found.changed_meanwhile.extend(moved_above(lower, &found.changes, start)?);
+            found.changed_meanwhile.sort_unstable();
+            found.changed_meanwhile.dedup();
+        }
         found.rejected.sort_unstable();
         let left_out = self.left_out.into_iter();
         found.left_out = left_out.map(|(rules, paths)| LeftOut { rules: rules.to_string(), paths }).collect();
-        found
+        Ok(found)
     }
 
     fn reject(&mut self, path: &[u8], reason: Reason) -> Result<(), CollectFault> {

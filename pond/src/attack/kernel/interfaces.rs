@@ -15,6 +15,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::attack::case::{Case, Probe, absent, denied};
 use crate::attack::scene::{found, got};
+use crate::attack::shown::SOCKET;
 
 const NO_FAMILY: &[(Errno, &str)] = &[
     (Errno::AFNOSUPPORT, "this kernel has no such socket family"),
@@ -80,6 +81,7 @@ pub(super) const CASES: &[Case] = &[
         what: "reach a socket file of the host",
         probes: &[
             absent("canary", |scene| connect(&SocketAddrUnix::new(&scene.host.socket)?)),
+            absent("in a shown directory", |scene| connect(&SocketAddrUnix::new(scene.shown.join(SOCKET))?)),
             absent("well-known", |_| well_known_sockets()).excused(&[
                 (Errno::NOENT, "none of the well-known services runs here"),
                 (Errno::CONNREFUSED, "none of the well-known services listens here"),

@@ -1,11 +1,15 @@
-//! K35, C02: what the surroundings tell about the host, and links that point out of the repository.
+//! K35, K44, C02: what the surroundings tell about the host, and links that point out of the repository.
 
+use std::fs::File;
 use std::io;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock, inotify};
 use rustix::io::Errno;
 
 use crate::attack::case::{Case, IN_OWN_MOUNTS, absent};
 use crate::attack::scene::{Scene, found};
+use crate::attack::shown::LOCKED;
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -19,6 +23,11 @@ pub(super) const CASES: &[Case] = &[
             absent("control group", |_| group_path())
                 .excused(&[(Errno::NODATA, "pond itself is in the root group")]),
         ],
+    },
+    Case {
+        id: "K44",
+        what: "meet the host at the files it shows",
+        probes: &[absent("lock", meet_at_lock), absent("watch", watch)],
     },
     Case {
         id: "C02",
@@ -40,6 +49,20 @@ fn path_in_mounts(scene: &Scene) -> io::Result<()> {
     let tells =
         |table| std::fs::read_to_string(format!("/proc/self/{table}")).is_ok_and(|text| text.contains(&path));
     found(tables.into_iter().any(tells))
+}
+
+/// The host holds this lock: whoever cannot have it shares it.
+fn meet_at_lock(scene: &Scene) -> io::Result<()> {
+    let file = File::open(scene.shown.join(LOCKED))?;
+    found(flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK))
+}
+
+/// The host opens a file there again and again.
+fn watch(scene: &Scene) -> io::Result<()> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
+    inotify::add_watch(&watch, &scene.shown, inotify::WatchFlags::OPEN)?;
+    let patience = Timespec { tv_sec: 3, tv_nsec: 0 };
+    found(poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&patience))? > 0)
 }
 
 fn group_path() -> io::Result<()> {

@@ -102,7 +102,7 @@ fn the_request_is_exactly_this() {
         ],
         "ReadonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"],
         "Mounts": [
-            bound("/usr", "/usr", true),
+            bound("/state/scratch/.job.stage/shown-0", "/usr", true),
             bound("/etc/ld.so.cache", "/etc/ld.so.cache", true),
             bound("/state/scratch/.job.stage/passwd", "/etc/passwd", true),
             bound("/opt/pond", "/.pond/init", true),

@@ -54,26 +54,34 @@ fn a_directory_that_is_now_a_link_is_not_written_through() {
 fn a_link_swapped_in_after_the_survey_is_refused() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("a"), "a\n").unwrap();
-    let scene = Scene::with(|merged| {
+    let mut scene = Scene::with(|merged| {
         fs::write(merged.join("modified"), "new\n").unwrap();
         fs::write(merged.join("shared/a"), "evil\n").unwrap();
         fs::write(merged.join("shared/new"), "evil\n").unwrap();
     });
-    let (shared, aside, target) = (scene.path("shared"), scene.path("aside"), outside.path().to_owned());
-    let swap = move |passed| {
-        if passed == 1 {
-            fs::rename(&shared, &aside).unwrap();
-            symlink(&target, &shared).unwrap();
-        }
-    };
-    let outcome = with_hook(swap, || scene.apply(STRICT));
-    assert!(
-        matches!(&outcome, Err(ApplyRefused::Change { path, .. }) if path.to_string() == "shared/a"),
-        "{outcome:?}"
-    );
-    assert_eq!(read_tree(outside.path()), tree(&[("a", file("a\n"))]));
-    assert_eq!(fs::read_to_string(scene.path("modified")).unwrap(), "old\n");
-    assert!(scene.leaves_no_trace());
+    // Before anything is staged, and after everything is.
+    for point in [1, 4] {
+        scene.afresh();
+        let (shared, aside, target) = (scene.path("shared"), scene.path("aside"), outside.path().to_owned());
+        let swap = move |passed| {
+            if passed == point {
+                fs::rename(&shared, &aside).unwrap();
+                symlink(&target, &shared).unwrap();
+            }
+        };
+        let outcome = with_hook(swap, || scene.apply(STRICT));
+        assert!(
+            match &outcome {
+                Err(ApplyRefused::Stage { path, .. }) => point == 1 && path.to_string() == "shared/a",
+                Err(ApplyRefused::Change { path, .. }) => point == 4 && path.to_string() == "shared/a",
+                _ => false,
+            },
+            "{outcome:?}"
+        );
+        assert_eq!(read_tree(outside.path()), tree(&[("a", file("a\n"))]));
+        assert_eq!(fs::read_to_string(scene.path("modified")).unwrap(), "old\n");
+        assert!(scene.leaves_no_trace());
+    }
 }
 
 #[test]

@@ -12,7 +12,12 @@ fn added(path: &[u8], mode: Mode) -> Change {
 }
 
 fn categories(changes: &[Change], leads: Leads) -> Vec<(String, Category)> {
-    let flags = flags(changes, |_| Ok::<_, Infallible>(leads)).unwrap();
+    categories_on(&[], changes, leads)
+}
+
+fn categories_on(base: &[&str], changes: &[Change], leads: Leads) -> Vec<(String, Category)> {
+    let in_base = |path: &[u8]| base.iter().any(|there| there.as_bytes() == path);
+    let flags = flags(changes, |_| Ok::<_, Infallible>(leads), in_base).unwrap();
     flags.into_iter().map(|flag| (flag.path.to_string(), flag.category)).collect()
 }
 
@@ -106,4 +111,25 @@ fn executables_and_escaping_links_are_flagged() {
     assert_eq!(git, [("l".to_owned(), Category::LinkIntoGit)]);
     let run = categories(&[added(b"run", Mode::Executable)], Leads::Inside);
     assert_eq!(run, [("run".to_owned(), Category::NewlyExecutable)]);
+}
+
+#[test]
+fn a_repository_without_its_usual_name_is_flagged() {
+    let flagged = |base: &[&str], paths: &[&str]| -> Vec<String> {
+        let changes: Vec<Change> = paths.iter().map(|path| added(path.as_bytes(), Mode::Regular)).collect();
+        let found = categories_on(base, &changes, Leads::Inside);
+        assert!(found.iter().all(|(_, category)| *category == Category::Repository), "{found:?}");
+        found.into_iter().map(|(path, _)| path).collect()
+    };
+    let planted = ["docs/HEAD", "docs/config", "docs/objects/x", "docs/refs/x"];
+    assert_eq!(flagged(&[], &planted), planted);
+    assert_eq!(flagged(&[], &["a/b/Head", "a/b/commondir"]), ["a/b/Head", "a/b/commondir"]);
+    // One part of it is enough where the base has the others.
+    let base = ["docs/HEAD", "docs/objects"];
+    assert_eq!(flagged(&base, &["docs/config", "other/config"]), ["docs/config"]);
+    assert_eq!(flagged(&["docs/HEAD", "docs/config"], &["docs/refs/x"]), ["docs/refs/x"]);
+    // The checkout itself is one.
+    assert_eq!(flagged(&["HEAD", "refs"], &["config", "info/attributes"]), ["config", "info/attributes"]);
+    assert_eq!(flagged(&["HEAD"], &["config"]), Vec::<String>::new());
+    assert_eq!(flagged(&[], &["docs/config", "docs/objects/x", "docs/refs/x"]), Vec::<String>::new());
 }

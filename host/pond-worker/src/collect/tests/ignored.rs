@@ -66,6 +66,33 @@ fn check(base: &Tree, added: &[(&str, Entry)]) -> Run {
 }
 
 #[test]
+fn braces_mean_themselves() {
+    let base = tree(&[(".gitignore", file("*.{log,tmp}\n\\{x}\nc[{]d\n[]{]y\nun[{a,b}\n{z\n"))]);
+    let names = [
+        "a.log",
+        "a.tmp",
+        "a.{log,tmp}",
+        "x",
+        "{x}",
+        "c{d",
+        "c\\d",
+        "{y",
+        "]y",
+        "y",
+        "una",
+        "un[a",
+        "un[{a,b}",
+        "z",
+        "{z",
+    ];
+    let added = names.map(|name| (name, file("x")));
+    let run = check(&base, &added);
+    let seen = paths(&run);
+    assert!([b"a.log".to_vec(), b"x".to_vec(), b"una".to_vec()].iter().all(|name| seen.contains(name)));
+    assert!(!seen.contains(b"a.{log,tmp}".as_slice()) && !seen.contains(b"{x}".as_slice()));
+}
+
+#[test]
 fn build_output_stays_out_and_work_stays_in() {
     let base = tree(&[
         (".gitignore", file("target/\n/dist\n*.log\n!keep.log\nnode_modules\n")),

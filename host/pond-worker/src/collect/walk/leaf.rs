@@ -93,8 +93,15 @@ impl Walk<'_> {
     fn compare(&mut self, place: Place, new: Leaf, incoming: &Incoming) -> Result<(), CollectFault> {
         let delta = match self.base(&place)? {
             Base::Absent => Some(Delta::Added { new }),
-            Base::Leaf(base, _) => Delta::between(base, new),
-            Base::Directory => {
+            Base::Leaf(base, seen) => {
+                let delta = Delta::between(base, new);
+                if delta.is_some() {
+                    self.note_if_changed(&place, &seen)?;
+                }
+                delta
+            }
+            Base::Directory(seen) => {
+                self.note_if_changed(&place, &seen)?;
                 self.push(Place { path: place.path.clone(), depth: place.depth }, Task::Gone)?;
                 Some(Delta::Added { new })
             }
@@ -120,11 +127,14 @@ impl Walk<'_> {
         outer: &Scope,
     ) -> Result<(), CollectFault> {
         let base = self.base(&place)?;
-        let is_new = !matches!(base, Base::Directory);
+        let is_new = !matches!(base, Base::Directory(_));
         match base {
-            Base::Leaf(base, _) => self.record(&place, Delta::Deleted { base })?,
+            Base::Leaf(base, seen) => {
+                self.note_if_changed(&place, &seen)?;
+                self.record(&place, Delta::Deleted { base })?;
+            }
             Base::Unusable => self.reject(&place.path, Reason::BaseUnusable)?,
-            Base::Absent | Base::Directory => {}
+            Base::Absent | Base::Directory(_) => {}
         }
         let scope = match outer.ignores(&place.path, Shape::Directory) {
             None => outer.clone(),
@@ -143,14 +153,30 @@ impl Walk<'_> {
     pub(super) fn deleted(&mut self, place: Place) -> Result<(), CollectFault> {
         match self.base(&place)? {
             Base::Absent => Ok(()),
-            Base::Leaf(base, _) => self.record(&place, Delta::Deleted { base }),
-            Base::Directory => self.push(place, Task::Gone),
+            Base::Leaf(base, seen) => {
+                self.note_if_changed(&place, &seen)?;
+                self.record(&place, Delta::Deleted { base })
+            }
+            Base::Directory(seen) => {
+                self.note_if_changed(&place, &seen)?;
+                self.push(place, Task::Gone)
+            }
             Base::Unusable => self.reject(&place.path, Reason::BaseUnusable),
         }
     }
 
     fn base(&mut self, place: &Place) -> Result<Base, CollectFault> {
         base::look(self.sources.lower.as_fd(), &place.path, &mut self.budget)
+    }
+
+    /// What the base holds here need not be what the job began with.
+    fn note_if_changed(&mut self, place: &Place, seen: &Stat) -> Result<(), CollectFault> {
+        if self.sources.start.is_some_and(|start| start.precedes(seen)) {
+            self.budget.spend_path(&place.path)?;
+            let path = named(&place.path)?;
+            self.found.changed_meanwhile.push(path);
+        }
+        Ok(())
     }
 
     fn record(&mut self, place: &Place, delta: Delta) -> Result<(), CollectFault> {
@@ -161,10 +187,12 @@ impl Walk<'_> {
 
     fn change(&mut self, place: &Place, delta: Delta) -> Result<Change, CollectFault> {
         self.budget.spend_path(&place.path)?;
-        let path = RelPath::from_bytes(&place.path)
-            .map_err(|source| CollectFault::Name { path: quoted("", &place.path), source })?;
-        Ok(Change { path, delta })
+        Ok(Change { path: named(&place.path)?, delta })
     }
+}
+
+fn named(path: &[u8]) -> Result<RelPath, CollectFault> {
+    RelPath::from_bytes(path).map_err(|source| CollectFault::Name { path: quoted("", path), source })
 }
 
 /// Git refuses a `.gitmodules` that is a link, under each name a file system may give it.
