@@ -212,12 +212,13 @@ pub(crate) fn files_below(directory: &Path) -> Vec<(String, Vec<u8>)> {
 #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
 fn c136_the_upstream_of_a_model_is_on_no_list() {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("pond.toml");
+    let (file, project) = (directory.path().join("pond.toml"), directory.path().join("project"));
+    std::fs::create_dir(&project).unwrap();
     let text = "[model.own]\napi = \"openai-chat\"\nupstream = \"https://llm.pondworld.net\"\ncredential = \"env:X\"\nmodels = [\"m\"]\n\n[price.m]\ninput = 1.0\noutput = 1.0\nmax_input = 1000\nmax_output = 1000\n";
     std::fs::write(&file, text).unwrap();
     let run = |host: &str| {
         let mut pond = std::process::Command::new(env!("CARGO_BIN_EXE_pond"));
-        pond.args(["run", "--allow-host", host, "--", "true"]).current_dir(directory.path());
+        pond.args(["run", "--allow-host", host, "--", "true"]).current_dir(&project);
         pond.env("POND_CONFIG", &file).env("POND_STATE_DIR", directory.path().join("state"));
         pond.output().unwrap()
     };
