@@ -264,5 +264,11 @@ impl Drop for Daemon {
         let groups =
             format!("find /sys/fs/cgroup -depth -type d -path '*/pond-test-{name}*' -exec rmdir {{}} ';'");
         drop(command("sh").args(["-c", &groups]).output());
+        // One that was killed has mounted its data over itself, and the directory could not go.
+        let place = self.directory.path().display();
+        let mounts = format!(
+            "awk -v at={place}/ 'index($2, at) == 1 {{ print $2 }}' /proc/mounts | sort -r | xargs -r -n 1 umount -l"
+        );
+        drop(command("sh").args(["-c", &mounts]).output());
     }
 }
