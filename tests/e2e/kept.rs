@@ -164,3 +164,37 @@ fn nothing_runs_that_could_not_be_written_down() {
     assert!(done.code == 125 && done.stderr.contains("audit log"), "{done:?}");
     assert!(!world.project().join("ran").exists());
 }
+
+/// What a tester tripped over: each of these was once a panic, a silence or the end of every later command.
+#[test]
+fn what_is_in_the_way_of_one_thing_stops_nothing_else() {
+    let world = World::new();
+    for flags in [&["--timeout", "1s"][..], &["--json"], &["--out", "o"], &["--snapshot"]] {
+        let done = world.run(&[&["run", "--profile", "none"], flags, &["--", "touch", "ran"]].concat());
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(
+            (done.stdout.clone() + &done.stderr).contains(flags[0]) && !world.project().join("ran").exists(),
+            "{done:?}"
+        );
+    }
+    let mistyped = world.run(&["run", "--memroy", "1g", "--", "true"]);
+    assert!(mistyped.code == 125 && mistyped.stderr.contains("no flag of `pond run`"), "{mistyped:?}");
+    assert_eq!(world.host_shell("\"$0\" run --memory 5x -- true 2>/dev/full").code, 125);
+    assert_eq!(
+        world
+            .host_shell(
+                "nohup \"$0\" run -- sh -c 'echo up; sleep 1' > said & \
+        for i in $(seq 600); do grep -q up said && break; sleep 0.1; done; kill -HUP $!; wait $!"
+            )
+            .code,
+        0
+    );
+    let kept = names(&world.state().join("runs")).into_iter().next().unwrap();
+    std::fs::write(world.state().join("runs").join(&kept).join("run.json"), "").unwrap();
+    std::fs::write(world.state().join("runs/stray"), "").unwrap();
+    for command in ["runs", "gc"] {
+        let done = world.run(&[command]);
+        assert!(done.code == 0 && done.stderr.contains("warning"), "{done:?}");
+    }
+    assert!(names(&world.state().join("runs")).contains(&kept));
+}
