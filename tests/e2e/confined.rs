@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use crate::shortage::refused;
-use crate::support::{Done, MEETING, World, names};
+use crate::support::{Done, World, names};
 
 /// The caller's mask is nobody else's: what pond makes for the job the job can see.
 #[test]
@@ -211,17 +211,7 @@ fn a_tool_of_the_home_directory_is_offered_by_name_and_nothing_else_of_it() {
 #[test]
 fn a_directory_that_is_shown_leads_to_nothing_of_the_host() {
     let world = World::new();
-    let home = world.project().parent().unwrap().join("home");
-    let shown = crate::support::busy_directory(&home);
-    let run = |flags: &[&str], at: &str| {
-        let arguments = [&["run", "-q"], flags, &["--", "python3", "-c", MEETING, at]].concat();
-        Done::of(world.pond(&arguments).env("HOME", &home).output().unwrap())
-    };
-    let inside = run(&["--tool", "nvm"], "/opt/pond/nvm/version");
-    assert_eq!(inside.stdout, "connect: Connection refused, lock: yes, read: held\n", "{inside:?}");
-    let outside = run(&["--profile", "none"], shown.directory.to_str().unwrap());
-    let reached = "connect: yes, lock: Resource temporarily unavailable, read: held\n";
-    assert_eq!(outside.stdout, reached, "{outside:?}");
+    crate::support::meets_nothing_of_the_host(&world, |arguments| world.pond(arguments));
 }
 
 /// Every directory of the host comes the same way, whichever this host has: what is bound as it is are files and devices.

@@ -99,6 +99,21 @@ pub(crate) struct Busy {
     _lock: File,
 }
 
+/// A job sees what a directory holds and reaches nobody behind it; the same program without a sandbox does.
+pub(crate) fn meets_nothing_of_the_host(world: &World, pond: impl Fn(&[&str]) -> Command) {
+    let home = world.project().parent().unwrap().join("home");
+    let shown = busy_directory(&home);
+    let run = |flags: &[&str], at: &str| {
+        let arguments = [&["run", "-q"], flags, &["--", "python3", "-c", MEETING, at]].concat();
+        Done::of(pond(&arguments).env("HOME", &home).output().unwrap())
+    };
+    let inside = run(&["--tool", "nvm"], "/opt/pond/nvm/version");
+    assert_eq!(inside.stdout, "connect: Connection refused, lock: yes, read: held\n", "{inside:?}");
+    let outside = run(&["--profile", "none"], shown.directory.to_str().unwrap());
+    let reached = "connect: yes, lock: Resource temporarily unavailable, read: held\n";
+    assert_eq!(outside.stdout, reached, "{outside:?}");
+}
+
 pub(crate) fn busy_directory(home: &Path) -> Busy {
     let directory = home.join(".nvm/versions/node/v1");
     std::fs::create_dir_all(&directory).unwrap();

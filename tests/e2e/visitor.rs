@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bad_input::{mounted, shared_pond};
 use crate::residue::{tasks, wait_until};
 use crate::shortage::refused;
-use crate::support::{Done, MEETING, Traces, World, busy_directory, first_line, names};
+use crate::support::{Done, Traces, World, first_line, meets_nothing_of_the_host, names};
 use crate::tmux::Tmux;
 
 /// An id that no account has, with a project, a state directory and control groups of its own; the groups go with the value.
@@ -126,17 +126,7 @@ fn the_catalogue_holds_for_a_user() {
 #[test]
 fn a_directory_that_is_shown_to_a_users_job_leads_to_nothing_of_the_host() {
     let visitor = Visitor::invite();
-    let home = visitor.world.project().parent().unwrap().join("home");
-    let shown = busy_directory(&home);
-    let run = |flags: &[&str], at: &str| {
-        let arguments = [&["run", "-q"], flags, &["--", "python3", "-c", MEETING, at]].concat();
-        Done::of(visitor.pond(&arguments).env("HOME", &home).output().unwrap())
-    };
-    let inside = run(&["--tool", "nvm"], "/opt/pond/nvm/version");
-    assert_eq!(inside.stdout, "connect: Connection refused, lock: yes, read: held\n", "{inside:?}");
-    let outside = run(&["--profile", "none"], shown.directory.to_str().unwrap());
-    let reached = "connect: yes, lock: Resource temporarily unavailable, read: held\n";
-    assert_eq!(outside.stdout, reached, "{outside:?}");
+    meets_nothing_of_the_host(&visitor.world, |arguments| visitor.pond(arguments));
 }
 
 /// What is mounted below hides something, and only root may see behind it.
