@@ -27,6 +27,7 @@ CREATE TABLE worker (
     name text NOT NULL,
     sign_key text NOT NULL UNIQUE,
     seal_key text NOT NULL,
+    generation integer NOT NULL DEFAULT 0, -- how often the keys changed
     tags text NOT NULL,
     capabilities text NOT NULL,
     state text NOT NULL,
@@ -41,6 +42,7 @@ CREATE TABLE enrollment (
     created_at integer NOT NULL,
     expires_at integer NOT NULL,
     used_at integer,
+    challenge text, -- what a machine was asked last, while the token is unused
     worker_id text REFERENCES worker (id)
 ) STRICT;
 
@@ -100,7 +102,11 @@ CREATE TABLE job (
     epoch integer NOT NULL,
     lease_until integer NOT NULL,
     deadline integer,
-    cancel integer NOT NULL
+    cancel integer NOT NULL,
+    offered_at integer,
+    cost_microcents integer NOT NULL DEFAULT 0,
+    egress_bytes integer NOT NULL DEFAULT 0,
+    output_bytes integer NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX job_queue ON job (class_id, id) WHERE state = 'queued';
 CREATE INDEX job_lease ON job (lease_until) WHERE state <> 'queued';
@@ -146,6 +152,7 @@ CREATE TABLE bundle (
     project text NOT NULL,
     place text NOT NULL,
     digest blob NOT NULL,
+    input blob NOT NULL, -- the hash of the tree inside
     size integer NOT NULL,
     kid text NOT NULL,
     key blob NOT NULL,

@@ -22,6 +22,8 @@ pub struct NewBundle<'a> {
     pub place: &'a str,
     /// Of the ciphertext.
     pub digest: Digest,
+    /// Of the tree inside.
+    pub input: Digest,
     pub size: u64,
     pub key: &'a [u8],
 }
@@ -63,14 +65,15 @@ impl Store {
         let key = ring.seal(key_place(&id, project), bundle.key)?;
         let mut tx = self.engine.write().await?;
         tx.run(
-            "INSERT INTO bundle (id, run_id, project, place, digest, size, kid, key, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            "INSERT INTO bundle (id, run_id, project, place, digest, input, size, kid, key, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             args![
                 &id,
                 bundle.run,
                 project,
                 bundle.place,
                 &bundle.digest,
+                &bundle.input,
                 bundle.size,
                 &ring.active().to_string(),
                 key.as_slice(),

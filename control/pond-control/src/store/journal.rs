@@ -55,6 +55,9 @@ actions! {
     WorkerQuarantined => "worker.quarantined",
     WorkerReleased => "worker.released",
     WorkerRevoked => "worker.revoked",
+    WorkerRotated => "worker.rotated",
+    RequestRefused => "request.refused",
+    CredentialRefused => "credential.refused",
     RunSubmitted => "run.submitted",
     RunCancelling => "run.cancelling",
     RunEnded => "run.ended",
@@ -64,6 +67,7 @@ actions! {
     StageRequeued => "stage.requeued",
     StageEnded => "stage.ended",
     ResultAccepted => "result.accepted",
+    ResultRejected => "result.rejected",
     BundleStored => "bundle.stored",
     BundleRedeemed => "bundle.redeemed",
 }
@@ -122,6 +126,20 @@ pub(super) async fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) -> Resu
 }
 
 impl Store {
+    /// Writes down what changed nothing: a request or a release that was refused.
+    pub async fn note(
+        &self,
+        (actor, action): (&Actor, Action),
+        subject: &str,
+        detail: Json,
+        now: Moment,
+    ) -> Result<(), Fault> {
+        let mut tx = self.engine.write().await?;
+        let change = Change { actor, action, project: None, run: None, stage: None, subject, detail };
+        write(&mut tx, now, &change).await?;
+        tx.commit().await
+    }
+
     /// The events of a run after `place`, oldest first.
     pub async fn events(&self, run: &RunId, place: Place, limit: u32) -> Result<Vec<Event>, Fault> {
         let mut tx = self.engine.read().await?;

@@ -116,6 +116,29 @@ impl Store {
         rows.iter().map(LogPiece::read).collect()
     }
 
+    /// What was stored under one lease, from piece `from` on.
+    pub async fn lease_log(
+        &self,
+        lease: &Lease,
+        stream: Stream,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<LogPiece>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT seq, start, bytes FROM log_chunk
+                   WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq >= $4 ORDER BY seq LIMIT $5";
+        let args = args![&lease.job, lease.epoch, stream.name(), from, i64::from(limit)];
+        tx.rows(sql, args).await?.iter().map(LogPiece::read).collect()
+    }
+
+    /// Which streams have a piece under this lease.
+    pub async fn lease_streams(&self, lease: &Lease) -> Result<Vec<Stream>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT DISTINCT stream FROM log_chunk WHERE job_id = $1 AND epoch = $2";
+        let rows = tx.rows(sql, args![&lease.job, lease.epoch]).await?;
+        rows.iter().map(|row| row.read("stream", Stream::from_name)).collect()
+    }
+
     /// Where a stream of this lease stands: what a result has to agree with.
     pub async fn log_head(&self, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
         let mut tx = self.engine.read().await?;

@@ -10,6 +10,7 @@ async fn bundle(world: &World, offer: &Offer) -> BundleId {
         run: &offer.run,
         project: &project("acme"),
         place: "blobs/1",
+        input: Digest::of(b"tree"),
         digest: Digest::of(b"ciphertext"),
         size: 10,
         key: b"the key",
