@@ -157,7 +157,7 @@ impl Facts<'_> {
             outcome: outcome(verdict)?,
             exit_code: verdict.code(),
             logs: self.logs()?,
-            policy: said::Policy { profile, sha256, bytes },
+            policy: said::Policy { profile, sha256, bytes, offered_sha256: None },
             backend: said::Backend {
                 name: request.backend.name().to_owned(),
                 evidence: self.evidence(),
