@@ -55,7 +55,8 @@ impl Store {
             .await?;
         let Some(row) = row else { return Ok(None) };
         let mut held = Held::read(&row)?;
-        let sql = "SELECT id, input FROM bundle WHERE run_id = $1 ORDER BY id LIMIT 1";
+        let sql =
+            "SELECT bundle.id AS id, input FROM bundle JOIN run ON run.source = bundle.id WHERE run.id = $1";
         if let Some(row) = tx.row(sql, args![&held.run]).await? {
             held.source = Some((row.read("id", BundleId::parse)?, row.digest("input")?));
         }
