@@ -19,6 +19,7 @@ use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
 use crate::verify::VerifyArgs;
+use crate::worker_cmd::{self, Worker};
 use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, rules_cmd, run, runs, verify};
 
 #[derive(Debug, Parser)]
@@ -48,6 +49,9 @@ enum Command {
     Policy(Policy),
     /// Check a whole run document, without running anything.
     Preflight(Preflight),
+    /// This machine as one that runs jobs for a control plane.
+    #[command(subcommand)]
+    Worker(Worker),
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
@@ -144,6 +148,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
         Command::Policy(Policy::Schema { of }) => policy_cmd::schema(of),
         Command::Preflight(args) => preflight_cmd::preflight(&args),
+        Command::Worker(worker) => worker_cmd::main(&worker),
         Command::Host(host) => host_cmd::main(&host),
     }
 }

@@ -5,10 +5,12 @@
 //! cannot change a byte on the wire unseen.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod change;
 pub mod contained;
 pub mod contract;
 pub mod decode;
+pub mod feed;
 pub mod gateway;
 pub mod jail;
 pub mod orch;

@@ -27,6 +27,7 @@ CREATE TABLE worker (
     name text NOT NULL,
     sign_key text NOT NULL UNIQUE,
     seal_key text NOT NULL,
+    generation bigint NOT NULL DEFAULT 0, -- how often the keys changed
     tags text NOT NULL,
     capabilities text NOT NULL,
     state text NOT NULL,
@@ -41,7 +42,21 @@ CREATE TABLE enrollment (
     created_at bigint NOT NULL,
     expires_at bigint NOT NULL,
     used_at bigint,
+    challenge text, -- what a machine was asked last, while the token is unused
     worker_id text COLLATE "C" REFERENCES worker (id)
+);
+
+-- Encrypted trees that runs work on; one may serve several runs of its project.
+CREATE TABLE bundle (
+    id text COLLATE "C" PRIMARY KEY,
+    project text COLLATE "C" NOT NULL,
+    place text NOT NULL,
+    digest bytea NOT NULL, -- of the ciphertext
+    input bytea NOT NULL, -- of the tree inside
+    size bigint NOT NULL,
+    kid text NOT NULL,
+    key bytea NOT NULL,
+    created_at bigint NOT NULL
 );
 
 CREATE TABLE run (
@@ -50,10 +65,12 @@ CREATE TABLE run (
     state text NOT NULL,
     open_stages bigint NOT NULL,
     cancel text,
+    source text COLLATE "C" REFERENCES bundle (id),
     created_at bigint NOT NULL,
     ended_at bigint
 );
 CREATE INDEX run_by_project ON run (project, id);
+CREATE INDEX run_by_source ON run (source) WHERE source IS NOT NULL;
 
 CREATE TABLE document (
     run_id text COLLATE "C" PRIMARY KEY REFERENCES run (id),
@@ -100,7 +117,11 @@ CREATE TABLE job (
     epoch bigint NOT NULL,
     lease_until bigint NOT NULL,
     deadline bigint,
-    cancel bigint NOT NULL
+    cancel bigint NOT NULL,
+    offered_at bigint,
+    cost_microcents bigint NOT NULL DEFAULT 0,
+    egress_bytes bigint NOT NULL DEFAULT 0,
+    output_bytes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 CREATE INDEX job_queue ON job (class_id, id) WHERE state = 'queued';
 CREATE INDEX job_lease ON job (lease_until) WHERE state <> 'queued';
@@ -140,19 +161,6 @@ CREATE TABLE log_chunk (
     PRIMARY KEY (job_id, epoch, stream, seq)
 );
 
-CREATE TABLE bundle (
-    id text COLLATE "C" PRIMARY KEY,
-    run_id text COLLATE "C" NOT NULL REFERENCES run (id),
-    project text COLLATE "C" NOT NULL,
-    place text NOT NULL,
-    digest bytea NOT NULL,
-    size bigint NOT NULL,
-    kid text NOT NULL,
-    key bytea NOT NULL,
-    created_at bigint NOT NULL
-);
-CREATE INDEX bundle_by_run ON bundle (run_id);
-
 CREATE TABLE bundle_token (
     token bytea PRIMARY KEY,
     bundle_id text COLLATE "C" NOT NULL REFERENCES bundle (id),
@@ -166,13 +174,13 @@ CREATE TABLE bundle_token (
 
 CREATE TABLE api_token (
     id text COLLATE "C" PRIMARY KEY,
+    kind text NOT NULL,
     digest bytea NOT NULL,
     scopes text NOT NULL,
     project text COLLATE "C",
     created_at bigint NOT NULL,
     expires_at bigint,
-    revoked_at bigint,
-    used_at bigint
+    revoked_at bigint
 );
 
 CREATE TABLE idempotency (

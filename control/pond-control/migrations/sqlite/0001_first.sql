@@ -27,6 +27,7 @@ CREATE TABLE worker (
     name text NOT NULL,
     sign_key text NOT NULL UNIQUE,
     seal_key text NOT NULL,
+    generation integer NOT NULL DEFAULT 0, -- how often the keys changed
     tags text NOT NULL,
     capabilities text NOT NULL,
     state text NOT NULL,
@@ -41,7 +42,21 @@ CREATE TABLE enrollment (
     created_at integer NOT NULL,
     expires_at integer NOT NULL,
     used_at integer,
+    challenge text, -- what a machine was asked last, while the token is unused
     worker_id text REFERENCES worker (id)
+) STRICT;
+
+-- Encrypted trees that runs work on; one may serve several runs of its project.
+CREATE TABLE bundle (
+    id text PRIMARY KEY,
+    project text NOT NULL,
+    place text NOT NULL,
+    digest blob NOT NULL, -- of the ciphertext
+    input blob NOT NULL, -- of the tree inside
+    size integer NOT NULL,
+    kid text NOT NULL,
+    key blob NOT NULL,
+    created_at integer NOT NULL
 ) STRICT;
 
 CREATE TABLE run (
@@ -50,10 +65,12 @@ CREATE TABLE run (
     state text NOT NULL,
     open_stages integer NOT NULL,
     cancel text,
+    source text REFERENCES bundle (id),
     created_at integer NOT NULL,
     ended_at integer
 ) STRICT;
 CREATE INDEX run_by_project ON run (project, id);
+CREATE INDEX run_by_source ON run (source) WHERE source IS NOT NULL;
 
 CREATE TABLE document (
     run_id text PRIMARY KEY REFERENCES run (id),
@@ -100,7 +117,11 @@ CREATE TABLE job (
     epoch integer NOT NULL,
     lease_until integer NOT NULL,
     deadline integer,
-    cancel integer NOT NULL
+    cancel integer NOT NULL,
+    offered_at integer,
+    cost_microcents integer NOT NULL DEFAULT 0,
+    egress_bytes integer NOT NULL DEFAULT 0,
+    output_bytes integer NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX job_queue ON job (class_id, id) WHERE state = 'queued';
 CREATE INDEX job_lease ON job (lease_until) WHERE state <> 'queued';
@@ -140,19 +161,6 @@ CREATE TABLE log_chunk (
     PRIMARY KEY (job_id, epoch, stream, seq)
 ) STRICT;
 
-CREATE TABLE bundle (
-    id text PRIMARY KEY,
-    run_id text NOT NULL REFERENCES run (id),
-    project text NOT NULL,
-    place text NOT NULL,
-    digest blob NOT NULL,
-    size integer NOT NULL,
-    kid text NOT NULL,
-    key blob NOT NULL,
-    created_at integer NOT NULL
-) STRICT;
-CREATE INDEX bundle_by_run ON bundle (run_id);
-
 CREATE TABLE bundle_token (
     token blob PRIMARY KEY,
     bundle_id text NOT NULL REFERENCES bundle (id),
@@ -166,13 +174,13 @@ CREATE TABLE bundle_token (
 
 CREATE TABLE api_token (
     id text PRIMARY KEY,
+    kind text NOT NULL,
     digest blob NOT NULL,
     scopes text NOT NULL,
     project text,
     created_at integer NOT NULL,
     expires_at integer,
-    revoked_at integer,
-    used_at integer
+    revoked_at integer
 ) STRICT;
 
 CREATE TABLE idempotency (

@@ -74,7 +74,7 @@ impl Dialect {
     pub(super) fn take_job(self) -> &'static str {
         match self {
             Self::Sqlite => {
-                "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3
+                "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
                  WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1 ORDER BY id LIMIT 1)
                  RETURNING id, stage_id, run_id, class_id, attempt, epoch"
             }
@@ -82,7 +82,7 @@ impl Dialect {
                 "WITH next AS MATERIALIZED (
                      SELECT id FROM job WHERE state = 'queued' AND class_id = $1
                      ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
-                 UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3
+                 UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
                  FROM next WHERE job.id = next.id
                  RETURNING job.id, stage_id, run_id, class_id, attempt, epoch"
             }
@@ -114,6 +114,28 @@ impl Dialect {
         }
     }
 
+    /// A page of runs. Which index serves it depends on whether a project is asked for.
+    pub(super) fn runs(self, of_one_project: bool) -> &'static str {
+        match (self, of_one_project) {
+            (Self::Sqlite, false) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE id < $1 AND ($3 IS NULL OR state = $3) AND $4 IS NULL ORDER BY id DESC LIMIT $2"
+            }
+            (Self::Sqlite, true) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE project = $4 AND id < $1 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $2"
+            }
+            (Self::Postgres, false) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE id < $1 AND ($3::text IS NULL OR state = $3) AND $4::text IS NULL ORDER BY id DESC LIMIT $2"
+            }
+            (Self::Postgres, true) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE project = $4 AND id < $1 AND ($3::text IS NULL OR state = $3) ORDER BY id DESC LIMIT $2"
+            }
+        }
+    }
+
     /// Events in an order that never changes: on Postgres only those before which nothing can appear any more.
     pub(super) fn events(self) -> &'static str {
         match self {
@@ -134,11 +156,12 @@ impl Dialect {
         match self {
             Self::Sqlite => {
                 "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit
-                 WHERE tx > $1 OR (tx = $1 AND seq > $2) ORDER BY tx, seq LIMIT $3"
+                 WHERE (tx > $1 OR (tx = $1 AND seq > $2)) AND ($4 IS NULL OR project = $4)
+                 ORDER BY tx, seq LIMIT $3"
             }
             Self::Postgres => {
                 "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit
-                 WHERE (tx > $1 OR (tx = $1 AND seq > $2))
+                 WHERE (tx > $1 OR (tx = $1 AND seq > $2)) AND ($4::text IS NULL OR project = $4)
                    AND tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
                  ORDER BY tx, seq LIMIT $3"
             }

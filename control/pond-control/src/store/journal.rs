@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use pond_policy::name::Project;
 use serde_json::Value as Json;
 
 use super::Store;
@@ -14,6 +15,8 @@ use super::id::{Moment, RunId, StageId, TokenId, WorkerId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Actor {
     System,
+    /// Who showed nothing that counts.
+    Nobody,
     Token(TokenId),
     Worker(WorkerId),
 }
@@ -40,6 +43,7 @@ macro_rules! actions {
 
 actions! {
     ProjectCreated => "project.created",
+    ProjectRemoved => "project.removed",
     EgressAllowed => "egress.allowed",
     EgressRemoved => "egress.removed",
     CredentialSet => "credential.set",
@@ -55,6 +59,9 @@ actions! {
     WorkerQuarantined => "worker.quarantined",
     WorkerReleased => "worker.released",
     WorkerRevoked => "worker.revoked",
+    WorkerRotated => "worker.rotated",
+    RequestRefused => "request.refused",
+    CredentialRefused => "credential.refused",
     RunSubmitted => "run.submitted",
     RunCancelling => "run.cancelling",
     RunEnded => "run.ended",
@@ -64,6 +71,7 @@ actions! {
     StageRequeued => "stage.requeued",
     StageEnded => "stage.ended",
     ResultAccepted => "result.accepted",
+    ResultRejected => "result.rejected",
     BundleStored => "bundle.stored",
     BundleRedeemed => "bundle.redeemed",
 }
@@ -122,6 +130,17 @@ pub(super) async fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) -> Resu
 }
 
 impl Store {
+    /// Writes down what changed nothing: a request or a release that was refused.
+    pub async fn note(
+        &self,
+        (actor, action): (&Actor, Action),
+        subject: &str,
+        detail: Json,
+        now: Moment,
+    ) -> Result<(), Fault> {
+        self.note_for(None, (actor, action), subject, detail, now).await
+    }
+
     /// The events of a run after `place`, oldest first.
     pub async fn events(&self, run: &RunId, place: Place, limit: u32) -> Result<Vec<Event>, Fault> {
         let mut tx = self.engine.read().await?;
@@ -130,12 +149,34 @@ impl Store {
         rows.iter().map(Event::read).collect()
     }
 
-    /// The audit log after `place`, oldest first.
-    pub async fn audit(&self, place: Place, limit: u32) -> Result<Vec<AuditEntry>, Fault> {
+    /// The audit log after `place`, oldest first; of one project or of all.
+    pub async fn audit(
+        &self,
+        project: Option<&Project>,
+        place: Place,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>, Fault> {
         let mut tx = self.engine.read().await?;
         let sql = tx.dialect().audit();
-        let rows = tx.rows(sql, args![place.tx, place.seq, i64::from(limit)]).await?;
+        let project = project.map(Project::as_str);
+        let rows = tx.rows(sql, args![place.tx, place.seq, i64::from(limit), project]).await?;
         rows.iter().map(AuditEntry::read).collect()
+    }
+
+    /// The same, of something that concerns a project.
+    pub async fn note_for(
+        &self,
+        project: Option<&Project>,
+        (actor, action): (&Actor, Action),
+        subject: &str,
+        detail: Json,
+        now: Moment,
+    ) -> Result<(), Fault> {
+        let mut tx = self.engine.write().await?;
+        let project = project.map(Project::as_str);
+        let change = Change { actor, action, project, run: None, stage: None, subject, detail };
+        write(&mut tx, now, &change).await?;
+        tx.commit().await
     }
 }
 
@@ -190,6 +231,7 @@ impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System => f.write_str("system"),
+            Self::Nobody => f.write_str("nobody"),
             Self::Token(id) => id.fmt(f),
             Self::Worker(id) => id.fmt(f),
         }

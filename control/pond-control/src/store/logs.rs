@@ -5,7 +5,7 @@
 
 use pond_seal::Digest;
 use pond_seal::chain::{Chain, Place};
-use pond_seal::result;
+pub use pond_seal::result::Stream;
 
 use super::Store;
 use super::engine::{Fault, Row, Tx, args};
@@ -14,14 +14,10 @@ use super::lease::Lease;
 
 /// Bytes of one piece.
 pub const MOST_CHUNK: usize = 256 << 10;
-/// Bytes of one stream of one job.
+/// Bytes of one stream of a job's output.
 pub const MOST_STREAM: u64 = 64 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    Stdout,
-    Stderr,
-}
+/// Bytes of the packed result of a job.
+pub const MOST_RESULT: u64 = 256 << 20;
 
 /// One piece, and where the sender says it belongs.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +45,14 @@ pub struct LogPiece {
     pub bytes: Vec<u8>,
 }
 
+/// A piece for who reads by bytes. When the epoch is another one, so is the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPart {
+    pub epoch: u64,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum LogFault {
     #[error(transparent)]
@@ -57,8 +61,8 @@ pub enum LogFault {
     Stale,
     #[error("a piece has 1 to {MOST_CHUNK} bytes")]
     Size,
-    #[error("a stream has at most {MOST_STREAM} bytes")]
-    StreamFull,
+    #[error("the stream has at most {0} bytes")]
+    StreamFull(u64),
     #[error("expected piece {} at offset {}", .0.next_sequence, .0.next_offset)]
     Gap(Appended),
     #[error("the piece is there already, with other content")]
@@ -67,13 +71,12 @@ pub enum LogFault {
     Chain,
 }
 
-impl Stream {
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
+/// How much of a stream is kept.
+#[must_use]
+pub const fn most_of(stream: Stream) -> u64 {
+    match stream {
+        Stream::Stdout | Stream::Stderr | Stream::Terminal => MOST_STREAM,
+        Stream::Result => MOST_RESULT,
     }
 }
 
@@ -121,6 +124,49 @@ impl Store {
         rows.iter().map(LogPiece::read).collect()
     }
 
+    /// What the worker's last lease on a job wrote, from the piece that holds byte `offset` on.
+    pub async fn log_at(
+        &self,
+        job: &JobId,
+        stream: Stream,
+        offset: u64,
+        limit: u32,
+    ) -> Result<Vec<LogPart>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let rows = tx
+            .rows(
+                "SELECT epoch, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND start + size > $3
+                   AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
+                 ORDER BY seq LIMIT $4",
+                args![job, stream.name(), offset, i64::from(limit)],
+            )
+            .await?;
+        rows.iter().map(LogPart::read).collect()
+    }
+
+    /// What was stored under one lease, from piece `from` on.
+    pub async fn lease_log(
+        &self,
+        lease: &Lease,
+        stream: Stream,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<LogPiece>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT seq, start, bytes FROM log_chunk
+                   WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq >= $4 ORDER BY seq LIMIT $5";
+        let args = args![&lease.job, lease.epoch, stream.name(), from, i64::from(limit)];
+        tx.rows(sql, args).await?.iter().map(LogPiece::read).collect()
+    }
+
+    /// Which streams have a piece under this lease.
+    pub async fn lease_streams(&self, lease: &Lease) -> Result<Vec<Stream>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT DISTINCT stream FROM log_chunk WHERE job_id = $1 AND epoch = $2";
+        let rows = tx.rows(sql, args![&lease.job, lease.epoch]).await?;
+        rows.iter().map(|row| row.read("stream", Stream::from_name)).collect()
+    }
+
     /// Where a stream of this lease stands: what a result has to agree with.
     pub async fn log_head(&self, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
         let mut tx = self.engine.read().await?;
@@ -132,8 +178,9 @@ impl Appended {
     fn after(self, chunk: Chunk<'_>) -> Result<Self, LogFault> {
         let size = u64::try_from(chunk.bytes.len()).map_err(|_| LogFault::Size)?;
         let next_offset = self.next_offset.saturating_add(size);
-        if next_offset > MOST_STREAM {
-            return Err(LogFault::StreamFull);
+        let most = most_of(chunk.stream);
+        if next_offset > most {
+            return Err(LogFault::StreamFull(most));
         }
         let place = Place { seq: chunk.sequence, offset: chunk.offset, head: self.chain };
         let chain = place.link(chunk.bytes).head;
@@ -141,6 +188,12 @@ impl Appended {
             return Err(LogFault::Chain);
         }
         Ok(Self { next_sequence: self.next_sequence + 1, next_offset, chain })
+    }
+}
+
+impl LogPart {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self { epoch: row.count("epoch")?, offset: row.count("start")?, bytes: row.bytes("bytes")? })
     }
 }
 
@@ -170,10 +223,6 @@ async fn head(tx: &mut Tx, lease: &Lease, stream: Stream) -> Result<Appended, Fa
 
 /// The chain before the first piece, as whoever signs the result computes it.
 fn begin(lease: &Lease, stream: Stream) -> Digest {
-    let stream = match stream {
-        Stream::Stdout => result::Stream::Stdout,
-        Stream::Stderr => result::Stream::Stderr,
-    };
     Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head
 }
 

@@ -13,12 +13,14 @@
 mod bundle;
 mod claim;
 mod complete;
+mod count;
 mod credential;
 mod dialect;
 mod engine;
 mod enroll;
 mod expire;
 mod flow;
+mod held;
 mod id;
 mod journal;
 mod lease;
@@ -42,23 +44,27 @@ use pond_seal::vault::KeyRing;
 
 use engine::Engine;
 
-pub use bundle::{BundleFault, NewBundle, Redeemed};
+pub use bundle::{BundleFault, NewBundle, Redeemed, SourceView};
 pub use claim::{ClaimFault, Offer};
 pub use complete::{Completed, Completion, Outcome};
+pub use count::Counts;
 pub use credential::{Credential, CredentialFault, Rotated};
 pub use engine::Fault;
 pub use enroll::{EnrollFault, Grant, NewWorker};
 pub use expire::{Lapse, Lapsed};
 pub use flow::RunState;
+pub use held::{Held, Work};
 pub use id::{BundleId, CredentialId, JobId, Moment, RunId, StageId, TokenId, WorkerId};
 pub use journal::{Action, Actor, AuditEntry, Event, Place};
-pub use lease::{Lease, LeaseFault, Renewed};
-pub use list::{JobView, Page, ResultView, RunSummary, RunView, StageView, Work};
-pub use logs::{Appended, Chunk, LogFault, LogPiece, MOST_CHUNK, MOST_STREAM, Stream};
+pub use lease::{Lease, LeaseFault, Renewed, Spent};
+pub use list::{Asked, JobView, Page, ResultView, RunSummary, RunView, StageView};
+pub use logs::{
+    Appended, Chunk, LogFault, LogPart, LogPiece, MOST_CHUNK, MOST_RESULT, MOST_STREAM, Stream, most_of,
+};
 pub use migrate::MigrateFault;
-pub use project::ProjectFault;
+pub use project::{ProjectFault, ProjectView, Removed};
 pub use submit::{Idempotency, Submission, SubmitFault, Submitted};
-pub use token::{ApiToken, NewToken, Scope, TokenFault};
+pub use token::{ApiToken, NewToken, TokenFault, TokenView};
 pub use waiting::Waiting;
 pub use worker::{WorkerFault, WorkerState, WorkerView};
 
@@ -107,6 +113,11 @@ impl Store {
         migrate::migrate(&engine, now).await?;
         let ring = Mutex::new(Arc::new(ring));
         Ok(Self { engine, rules, ring, classes: Mutex::default() })
+    }
+
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
 
     pub async fn close(&self) {
