@@ -58,11 +58,14 @@ pub struct Lease {
     pub epoch: u64,
 }
 
-/// What the job worked on. The tree as a whole is not hashed: that would cost as much as the tree is large.
+/// What the job worked on. Only a tree that was fetched for the job is hashed as a whole: of a checkout that would cost as much
+/// as the tree is large.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Input {
     pub kind: InputKind,
+    /// Over the whole tree, as the offer of the job has it; none for a checkout.
+    pub tree_sha256: Option<Digest>,
     /// The manifest of what stood at every changed path before; none when there is no result.
     pub changed_paths_sha256: Option<Digest>,
     /// The commit the checkout's HEAD named when the job was over. Files that differ from it are not told apart.
@@ -78,6 +81,8 @@ pub enum InputKind {
     CheckoutChangedMeanwhile,
     /// A copy made before the job began.
     Snapshot,
+    /// A tree that came with the job, or the empty one.
+    Bundle,
 }
 
 /// What became of the job's files. The subject is their manifest; of an output without one, the empty manifest.
@@ -141,9 +146,28 @@ pub enum Stream {
     Stdout,
     Stderr,
     Terminal,
+    /// Not the job's words: the packed tree of what came of it.
+    Result,
 }
 
 impl Stream {
+    pub const ALL: [Self; 4] = [Self::Stdout, Self::Stderr, Self::Terminal, Self::Result];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Terminal => "terminal",
+            Self::Result => "result",
+        }
+    }
+
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stream| stream.name() == name)
+    }
+
     /// The file a stream is stored in.
     #[must_use]
     pub const fn file(self) -> &'static str {
@@ -151,6 +175,7 @@ impl Stream {
             Self::Stdout => "stdout.log",
             Self::Stderr => "stderr.log",
             Self::Terminal => "terminal.log",
+            Self::Result => "result.tree",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! leads out, comes twice or lies in something that is not a directory is refused, so that no two trees are told as one. Owner
 //! and times are not part of a tree: a job sees neither as they were.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::Digest as _;
 
@@ -111,6 +111,25 @@ impl Tree {
     }
 }
 
+/// A tree that is told in any order: whoever walks directories meets `a/b` before `a-b`, which sorts before it.
+#[derive(Debug, Default)]
+pub struct Listing(BTreeMap<Vec<u8>, Entry>);
+
+impl Listing {
+    /// One more entry. Whoever tells it sees to it that no path comes twice.
+    pub fn add(&mut self, path: Vec<u8>, entry: Entry) {
+        self.0.insert(path, entry);
+    }
+
+    pub fn finish(self) -> Result<Digest, TreeFault> {
+        let mut tree = Tree::new();
+        for (path, entry) in &self.0 {
+            tree.add(path, entry)?;
+        }
+        Ok(tree.finish())
+    }
+}
+
 fn is_plain(path: &[u8]) -> bool {
     let part = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
     path.len() <= MOST_PATH_BYTES && path.split(|byte| *byte == b'/').all(part)
@@ -159,6 +178,16 @@ mod tests {
             assert!(!hashes[at + 1..].contains(one), "{:?}", all[at]);
         }
         assert_eq!(hash(&all[10]), Ok(hashes[10]), "the same tree again");
+    }
+
+    #[test]
+    fn a_listing_in_any_order_is_the_same_tree() {
+        let sorted = [("a", Entry::Directory), ("a-b", file(b"y")), ("a/b", file(b"x"))];
+        let mut listing = Listing::default();
+        for (path, entry) in [&sorted[0], &sorted[2], &sorted[1]] {
+            listing.add(path.as_bytes().to_vec(), entry.clone());
+        }
+        assert_eq!(listing.finish().map_err(TreeFault::code), hash(&sorted));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! executed or parsed as configuration; it is copied by descriptor, counted against caps, and described.
 //! - [`collect`] turns an overlay's upper layer into changes, a patch, a manifest and stored contents.
 //! - [`apply`] puts a collected result into a checkout, all of it or nothing.
+//! - [`pack`] and [`unpack`] carry a checkout to another host as a stream with a hash.
 //! - [`snapshot`] copies a checkout before a job starts.
 //! - [`neutral`] makes job output safe to show on a person's terminal; [`terminal`] does for a job that draws on it.
 #![forbid(unsafe_code)]
@@ -13,10 +14,12 @@ pub mod apply;
 pub mod collect;
 pub mod gateway;
 pub mod neutral;
+pub mod pack;
 pub mod path;
 pub mod snapshot;
 pub mod supervise;
 pub mod terminal;
+pub mod unpack;
 
 mod beneath;
 mod fault;

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::beneath;
 use crate::collect::same_file;
 use crate::object::{self, Sparse};
-use crate::path::quoted;
+use crate::path::{join, quoted};
 
 const MOST_ENTRIES: u64 = 1_000_000;
 const MOST_BYTES: u64 = 16 << 30;
@@ -262,10 +262,6 @@ fn times(stat: &Stat) -> Timestamps {
         last_access: time(stat.st_atime, stat.st_atime_nsec),
         last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
     }
-}
-
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
 }
 
 fn reading(path: &[u8], errno: Errno) -> SnapshotFault {

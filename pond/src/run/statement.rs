@@ -202,7 +202,12 @@ impl Facts<'_> {
             BaseSummary::Snapshot { .. } => said::InputKind::Snapshot,
         };
         let before = self.gathered.record().map(|record| digest_before(&record.changes)).transpose()?;
-        Ok(said::Input { kind, changed_paths_sha256: before, head_commit: self.head.clone() })
+        Ok(said::Input {
+            kind,
+            tree_sha256: None,
+            changed_paths_sha256: before,
+            head_commit: self.head.clone(),
+        })
     }
 
     fn output(&self) -> anyhow::Result<said::Output> {

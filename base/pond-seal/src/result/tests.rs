@@ -20,7 +20,8 @@ pub(crate) fn sample() -> RunResult {
         },
         command_sha256: Digest::of(b"[\"true\"]"),
         input: Input {
-            kind: InputKind::Checkout,
+            kind: InputKind::Bundle,
+            tree_sha256: Some(Digest::of(b"tree")),
             changed_paths_sha256: Some(Digest::of(b"before")),
             head_commit: Some("a".repeat(40)),
         },

@@ -15,6 +15,8 @@ pub enum Stream {
     Stdout,
     Stderr,
     Terminal,
+    /// The packed tree of what came of the job ([`crate::tree`]): all of it is sent before the job is complete.
+    Result,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 
 use pond_seal::Digest;
 use pond_seal::chain::{Chain, Place};
-use pond_seal::result;
+pub use pond_seal::result::Stream;
 
 use super::Store;
 use super::engine::{Fault, Row, Tx, args};
@@ -14,14 +14,10 @@ use super::lease::Lease;
 
 /// Bytes of one piece.
 pub const MOST_CHUNK: usize = 256 << 10;
-/// Bytes of one stream of one job.
+/// Bytes of one stream of a job's output.
 pub const MOST_STREAM: u64 = 64 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    Stdout,
-    Stderr,
-}
+/// Bytes of the packed result of a job.
+pub const MOST_RESULT: u64 = 256 << 20;
 
 /// One piece, and where the sender says it belongs.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +53,8 @@ pub enum LogFault {
     Stale,
     #[error("a piece has 1 to {MOST_CHUNK} bytes")]
     Size,
-    #[error("a stream has at most {MOST_STREAM} bytes")]
-    StreamFull,
+    #[error("the stream has at most {0} bytes")]
+    StreamFull(u64),
     #[error("expected piece {} at offset {}", .0.next_sequence, .0.next_offset)]
     Gap(Appended),
     #[error("the piece is there already, with other content")]
@@ -67,13 +63,12 @@ pub enum LogFault {
     Chain,
 }
 
-impl Stream {
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
+/// How much of a stream is kept.
+#[must_use]
+pub const fn most_of(stream: Stream) -> u64 {
+    match stream {
+        Stream::Stdout | Stream::Stderr | Stream::Terminal => MOST_STREAM,
+        Stream::Result => MOST_RESULT,
     }
 }
 
@@ -132,8 +127,9 @@ impl Appended {
     fn after(self, chunk: Chunk<'_>) -> Result<Self, LogFault> {
         let size = u64::try_from(chunk.bytes.len()).map_err(|_| LogFault::Size)?;
         let next_offset = self.next_offset.saturating_add(size);
-        if next_offset > MOST_STREAM {
-            return Err(LogFault::StreamFull);
+        let most = most_of(chunk.stream);
+        if next_offset > most {
+            return Err(LogFault::StreamFull(most));
         }
         let place = Place { seq: chunk.sequence, offset: chunk.offset, head: self.chain };
         let chain = place.link(chunk.bytes).head;
@@ -170,10 +166,6 @@ async fn head(tx: &mut Tx, lease: &Lease, stream: Stream) -> Result<Appended, Fa
 
 /// The chain before the first piece, as whoever signs the result computes it.
 fn begin(lease: &Lease, stream: Stream) -> Digest {
-    let stream = match stream {
-        Stream::Stdout => result::Stream::Stdout,
-        Stream::Stderr => result::Stream::Stderr,
-    };
     Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head
 }
 

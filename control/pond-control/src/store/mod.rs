@@ -54,7 +54,7 @@ pub use id::{BundleId, CredentialId, JobId, Moment, RunId, StageId, TokenId, Wor
 pub use journal::{Action, Actor, AuditEntry, Event, Place};
 pub use lease::{Lease, LeaseFault, Renewed};
 pub use list::{JobView, Page, ResultView, RunSummary, RunView, StageView, Work};
-pub use logs::{Appended, Chunk, LogFault, LogPiece, MOST_CHUNK, MOST_STREAM, Stream};
+pub use logs::{Appended, Chunk, LogFault, LogPiece, MOST_CHUNK, MOST_RESULT, MOST_STREAM, Stream, most_of};
 pub use migrate::MigrateFault;
 pub use project::ProjectFault;
 pub use submit::{Idempotency, Submission, SubmitFault, Submitted};

@@ -1,9 +1,10 @@
 //! Output arrives in pieces, from somebody who may lie about all of them.
 
-use pond_control::store::{Appended, Chunk, Lease, LogFault, LogPiece, MOST_CHUNK, MOST_STREAM, Stream};
+use pond_control::store::{
+    Appended, Chunk, Lease, LogFault, LogPiece, MOST_CHUNK, MOST_STREAM, Stream, most_of,
+};
 use pond_seal::Digest;
 use pond_seal::chain::{Chain, Place};
-use pond_seal::result;
 
 use super::world::{START, World, at, document};
 
@@ -17,11 +18,7 @@ struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     fn new(world: &'a World, lease: &'a Lease, stream: Stream) -> Self {
-        let signed = match stream {
-            Stream::Stdout => result::Stream::Stdout,
-            Stream::Stderr => result::Stream::Stderr,
-        };
-        let chain = Chain::begin(lease.job.as_str(), lease.epoch, signed).at().head;
+        let chain = Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head;
         let next = Appended { next_sequence: 0, next_offset: 0, chain };
         Self { world, lease, stream, next }
     }
@@ -99,7 +96,8 @@ pub(crate) async fn caps_hold(world: &World) {
     for _ in 0..pieces {
         out.send(&piece).await.unwrap();
     }
-    assert!(matches!(out.send(b"x").await, Err(LogFault::StreamFull)));
+    assert!(matches!(out.send(b"x").await, Err(LogFault::StreamFull(MOST_STREAM))));
+    assert!(most_of(Stream::Result) > MOST_STREAM, "a packed result has a limit of its own");
     Sender::new(world, &lease, Stream::Stderr).send(b"x").await.unwrap();
 }
 
