@@ -36,6 +36,7 @@ pub mod refusal;
 pub mod route;
 pub mod run;
 pub mod sandbox;
+pub mod scope;
 pub mod settings;
 pub mod shape;
 pub mod stage;

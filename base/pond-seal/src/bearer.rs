@@ -3,10 +3,6 @@
 //! The store finds a token by its id and holds the SHA-256 of its secret, which is 256 random bits and needs no slow hash.
 //! Comparing takes the same time whatever differs. A token does not print itself; who issues it shows it once.
 
-mod scope;
-
-pub use scope::{Scope, Scopes};
-
 use std::fmt;
 
 use rustix::io::Errno;
@@ -17,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::digest::{Digest, from_hex, to_hex};
 use crate::random;
 
-const ID_BYTES: usize = 8;
+const ID_BYTES: usize = 16;
 const MOST_TEXT: usize = 128;
 
 /// What a token is for. A token of one kind is never taken for another.

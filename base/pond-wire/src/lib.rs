@@ -5,6 +5,7 @@
 //! cannot change a byte on the wire unseen.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod change;
 pub mod contained;
 pub mod contract;

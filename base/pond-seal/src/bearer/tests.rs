@@ -51,13 +51,3 @@ fn a_token_has_one_spelling() {
         assert_eq!(Bearer::parse(&bad).map(|_| ()), Err(BearerFault::Malformed), "{bad}");
     }
 }
-
-#[test]
-fn scopes_grant_what_they_name() {
-    let some: Scopes = serde_json::from_str(r#"["runs:write","runs:read","runs:write"]"#).unwrap();
-    let granted: Vec<bool> = Scope::ALL.iter().map(|scope| some.grant(*scope)).collect();
-    assert_eq!(granted, [true, true, false, false, false, false, false]);
-    assert_eq!(serde_json::to_string(&some).unwrap(), r#"["runs:read","runs:write"]"#);
-    assert!(Scopes::all().cover(&some) && !some.cover(&Scopes::all()) && some.cover(&Scopes::default()));
-    assert!(serde_json::from_str::<Scopes>(r#"["admin"]"#).is_err_and(|fault| fault.is_data()));
-}

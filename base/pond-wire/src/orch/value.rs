@@ -1,9 +1,11 @@
 //! The values bodies are made of. Each has one spelling and a bound, checked while it is decoded.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base64ct::{Base64, Encoding};
 use pond_policy::name::Name;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +50,7 @@ impl From<Version> for u32 {
 }
 
 macro_rules! text_value {
-    ($(#[$meta:meta])* $type:ident, $fault:expr, $fits:expr) => {
+    ($(#[$meta:meta])* $type:ident, $fault:expr, $pattern:literal, $fits:expr) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -74,21 +76,31 @@ macro_rules! text_value {
                 value.0
             }
         }
+
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "pattern": $pattern})
+            }
+        }
     };
 }
 
 text_value!(
     /// The name of a worker, job or credential.
-    Id, NotAValue::Id, |text| Name::parse(text).is_some()
+    Id, NotAValue::Id, "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", |text| Name::parse(text).is_some()
 );
 text_value!(
     /// 32 bytes: a digest, a public key or the id of one.
-    Hash, NotAValue::Hash,
+    Hash, NotAValue::Hash, "^[0-9a-f]{64}$",
     |text| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 );
 text_value!(
     /// Why something was refused; stable, and listed in the documents.
-    Code, NotAValue::Code,
+    Code, NotAValue::Code, "^[a-z0-9_]{1,64}$",
     |text| (1..=64).contains(&text.len())
         && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 );
