@@ -14,6 +14,16 @@ use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
 use crate::proof::key_cmd::{self, Key};
+use crate::remote::cancel::{self, CancelArgs};
+use crate::remote::egress::{self, Egress};
+use crate::remote::fetch::{self, FetchArgs};
+use crate::remote::logs::{self, LogsArgs};
+use crate::remote::project::{self, Project};
+use crate::remote::secret::{self, Secret};
+use crate::remote::show::{self, ShowArgs};
+use crate::remote::submit::{self, SubmitArgs};
+use crate::remote::token::{self, Token};
+use crate::remote::worker::{self, WorkerCommand};
 use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
@@ -33,6 +43,11 @@ enum Command {
     Run(Box<RunArgs>),
     Apply(ApplyArgs),
     Runs(RunsArgs),
+    Submit(Box<SubmitArgs>),
+    Show(ShowArgs),
+    Logs(LogsArgs),
+    Cancel(CancelArgs),
+    Fetch(FetchArgs),
     Explain(ExplainArgs),
     Allow(AllowArgs),
     Deny(DenyArgs),
@@ -48,6 +63,21 @@ enum Command {
     Policy(Policy),
     /// Check a whole run document, without running anything.
     Preflight(Preflight),
+    /// Secrets of the control plane: stored and replaced, never shown.
+    #[command(subcommand)]
+    Secret(Secret),
+    /// Projects of the control plane: each run belongs to one.
+    #[command(subcommand)]
+    Project(Project),
+    /// Hosts that the control plane allows a project.
+    #[command(subcommand)]
+    Egress(Egress),
+    /// Workers of the control plane.
+    #[command(subcommand)]
+    Worker(WorkerCommand),
+    /// Tokens of the control plane's API.
+    #[command(subcommand)]
+    Token(Token),
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
@@ -132,6 +162,16 @@ pub(crate) fn any() -> ExitCode {
         Command::Run(args) => run::main(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
+        Command::Submit(args) => submit::main(&args),
+        Command::Show(args) => show::main(&args),
+        Command::Logs(args) => logs::main(&args),
+        Command::Cancel(args) => cancel::main(&args),
+        Command::Fetch(args) => fetch::main(&args),
+        Command::Secret(command) => secret::main(&command),
+        Command::Project(command) => project::main(&command),
+        Command::Egress(command) => egress::main(&command),
+        Command::Worker(command) => worker::main(&command),
+        Command::Token(command) => token::main(&command),
         Command::Explain(args) => explain::main(&args),
         Command::Allow(args) => rules_cmd::allow(args),
         Command::Deny(args) => rules_cmd::deny(args),
