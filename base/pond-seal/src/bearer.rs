@@ -31,12 +31,18 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::Api, Self::Relay, Self::Bundle];
 
-    const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Api => "api",
             Self::Relay => "relay",
             Self::Bundle => "bundle",
         }
+    }
+
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -78,7 +84,7 @@ impl Bearer {
     fn read(text: &str) -> Option<Self> {
         let mut words = Some(text).filter(|text| text.len() <= MOST_TEXT)?.split('_');
         let (pond, kind, id, secret) = (words.next()?, words.next()?, words.next()?, words.next()?);
-        let kind = Kind::ALL.into_iter().find(|one| one.name() == kind)?;
+        let kind = Kind::from_name(kind)?;
         let plain = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
         let fits = pond == "pond" && words.next().is_none();
         let fits = fits && id.len() == 2 * ID_BYTES && id.bytes().all(plain);

@@ -44,16 +44,31 @@ CREATE TABLE enrollment (
     worker_id text COLLATE "C" REFERENCES worker (id)
 );
 
+-- Encrypted trees that runs work on; one may serve several runs of its project.
+CREATE TABLE bundle (
+    id text COLLATE "C" PRIMARY KEY,
+    project text COLLATE "C" NOT NULL,
+    place text NOT NULL,
+    digest bytea NOT NULL, -- of the ciphertext
+    input bytea NOT NULL, -- of the tree inside
+    size bigint NOT NULL,
+    kid text NOT NULL,
+    key bytea NOT NULL,
+    created_at bigint NOT NULL
+);
+
 CREATE TABLE run (
     id text COLLATE "C" PRIMARY KEY,
     project text COLLATE "C" NOT NULL REFERENCES project (name),
     state text NOT NULL,
     open_stages bigint NOT NULL,
     cancel text,
+    source text COLLATE "C" REFERENCES bundle (id),
     created_at bigint NOT NULL,
     ended_at bigint
 );
 CREATE INDEX run_by_project ON run (project, id);
+CREATE INDEX run_by_source ON run (source) WHERE source IS NOT NULL;
 
 CREATE TABLE document (
     run_id text COLLATE "C" PRIMARY KEY REFERENCES run (id),
@@ -140,19 +155,6 @@ CREATE TABLE log_chunk (
     PRIMARY KEY (job_id, epoch, stream, seq)
 );
 
-CREATE TABLE bundle (
-    id text COLLATE "C" PRIMARY KEY,
-    run_id text COLLATE "C" NOT NULL REFERENCES run (id),
-    project text COLLATE "C" NOT NULL,
-    place text NOT NULL,
-    digest bytea NOT NULL,
-    size bigint NOT NULL,
-    kid text NOT NULL,
-    key bytea NOT NULL,
-    created_at bigint NOT NULL
-);
-CREATE INDEX bundle_by_run ON bundle (run_id);
-
 CREATE TABLE bundle_token (
     token bytea PRIMARY KEY,
     bundle_id text COLLATE "C" NOT NULL REFERENCES bundle (id),
@@ -166,13 +168,13 @@ CREATE TABLE bundle_token (
 
 CREATE TABLE api_token (
     id text COLLATE "C" PRIMARY KEY,
+    kind text NOT NULL,
     digest bytea NOT NULL,
     scopes text NOT NULL,
     project text COLLATE "C",
     created_at bigint NOT NULL,
     expires_at bigint,
-    revoked_at bigint,
-    used_at bigint
+    revoked_at bigint
 );
 
 CREATE TABLE idempotency (

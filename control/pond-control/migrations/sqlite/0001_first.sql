@@ -44,16 +44,31 @@ CREATE TABLE enrollment (
     worker_id text REFERENCES worker (id)
 ) STRICT;
 
+-- Encrypted trees that runs work on; one may serve several runs of its project.
+CREATE TABLE bundle (
+    id text PRIMARY KEY,
+    project text NOT NULL,
+    place text NOT NULL,
+    digest blob NOT NULL, -- of the ciphertext
+    input blob NOT NULL, -- of the tree inside
+    size integer NOT NULL,
+    kid text NOT NULL,
+    key blob NOT NULL,
+    created_at integer NOT NULL
+) STRICT;
+
 CREATE TABLE run (
     id text PRIMARY KEY,
     project text NOT NULL REFERENCES project (name),
     state text NOT NULL,
     open_stages integer NOT NULL,
     cancel text,
+    source text REFERENCES bundle (id),
     created_at integer NOT NULL,
     ended_at integer
 ) STRICT;
 CREATE INDEX run_by_project ON run (project, id);
+CREATE INDEX run_by_source ON run (source) WHERE source IS NOT NULL;
 
 CREATE TABLE document (
     run_id text PRIMARY KEY REFERENCES run (id),
@@ -140,19 +155,6 @@ CREATE TABLE log_chunk (
     PRIMARY KEY (job_id, epoch, stream, seq)
 ) STRICT;
 
-CREATE TABLE bundle (
-    id text PRIMARY KEY,
-    run_id text NOT NULL REFERENCES run (id),
-    project text NOT NULL,
-    place text NOT NULL,
-    digest blob NOT NULL,
-    size integer NOT NULL,
-    kid text NOT NULL,
-    key blob NOT NULL,
-    created_at integer NOT NULL
-) STRICT;
-CREATE INDEX bundle_by_run ON bundle (run_id);
-
 CREATE TABLE bundle_token (
     token blob PRIMARY KEY,
     bundle_id text NOT NULL REFERENCES bundle (id),
@@ -166,13 +168,13 @@ CREATE TABLE bundle_token (
 
 CREATE TABLE api_token (
     id text PRIMARY KEY,
+    kind text NOT NULL,
     digest blob NOT NULL,
     scopes text NOT NULL,
     project text,
     created_at integer NOT NULL,
     expires_at integer,
-    revoked_at integer,
-    used_at integer
+    revoked_at integer
 ) STRICT;
 
 CREATE TABLE idempotency (

@@ -16,14 +16,24 @@ use super::lease::Lease;
 /// A bundle whose ciphertext is stored already.
 #[derive(Clone, Copy, Debug)]
 pub struct NewBundle<'a> {
-    pub run: &'a RunId,
     pub project: &'a Project,
     /// Where the ciphertext lies, as its keeper says.
     pub place: &'a str,
     /// Of the ciphertext.
     pub digest: Digest,
+    /// Of the tree inside, as a job will see it.
+    pub input: Digest,
+    /// Of the ciphertext.
     pub size: u64,
     pub key: &'a [u8],
+}
+
+/// What is known of the tree a run works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceView {
+    pub bundle: BundleId,
+    pub input: Digest,
+    pub size: u64,
 }
 
 /// What a token was good for.
@@ -63,14 +73,14 @@ impl Store {
         let key = ring.seal(key_place(&id, project), bundle.key)?;
         let mut tx = self.engine.write().await?;
         tx.run(
-            "INSERT INTO bundle (id, run_id, project, place, digest, size, kid, key, created_at)
+            "INSERT INTO bundle (id, project, place, digest, input, size, kid, key, created_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             args![
                 &id,
-                bundle.run,
                 project,
                 bundle.place,
                 &bundle.digest,
+                &bundle.input,
                 bundle.size,
                 &ring.active().to_string(),
                 key.as_slice(),
@@ -78,11 +88,34 @@ impl Store {
             ],
         )
         .await?;
-        let detail = json!({"bundle": id.as_str(), "digest": bundle.digest.to_string(), "size": bundle.size});
-        let change = about((project, bundle.run), actor, Action::BundleStored, &id, detail);
+        let detail = json!({"input": bundle.input.to_string(), "size": bundle.size});
+        let change = about((project, None), actor, Action::BundleStored, &id, detail);
         journal::write(&mut tx, now, &change).await?;
         tx.commit().await?;
         Ok(id)
+    }
+
+    /// What a run works on, if it was given anything.
+    pub async fn source(&self, run: &RunId) -> Result<Option<SourceView>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT bundle.id AS id, input, size FROM bundle JOIN run ON run.source = bundle.id WHERE run.id = $1";
+        let row = tx.row(sql, args![run]).await?;
+        let read = |row: super::engine::Row| {
+            let (bundle, input) = (row.read("id", BundleId::parse)?, row.digest("input")?);
+            Ok(SourceView { bundle, input, size: row.count("size")? })
+        };
+        row.map(read).transpose()
+    }
+
+    /// Forgets bundles made before `before` that no run works on. Where their ciphertext lies, for its keeper to remove.
+    pub async fn forget_bundles(&self, before: Moment) -> Result<Vec<String>, Fault> {
+        let mut tx = self.engine.write().await?;
+        let sql = "DELETE FROM bundle WHERE created_at < $1
+                     AND NOT EXISTS (SELECT 1 FROM run WHERE run.source = bundle.id) RETURNING place";
+        let rows = tx.rows(sql, args![before]).await?;
+        let places = rows.iter().map(|row| row.text("place")).collect::<Result<Vec<_>, _>>()?;
+        tx.commit().await?;
+        Ok(places)
     }
 
     /// A token for the holder of a lease, of which the store knows only the digest.
@@ -98,7 +131,7 @@ impl Store {
             .run(
                 "INSERT INTO bundle_token (token, bundle_id, job_id, worker_id, epoch, expires_at, sent)
                  SELECT $1, bundle.id, job.id, job.worker_id, job.epoch, $6, 0
-                 FROM bundle JOIN job ON job.run_id = bundle.run_id
+                 FROM bundle JOIN run ON run.source = bundle.id JOIN job ON job.run_id = run.id
                  WHERE bundle.id = $2 AND job.id = $3 AND job.worker_id = $4 AND job.epoch = $5 AND job.state <> 'queued'",
                 args![token, bundle, &lease.job, &lease.worker, lease.epoch, expires_at],
             )
@@ -129,13 +162,15 @@ impl Store {
             .await?
             .ok_or(BundleFault::Token)?;
         let (id, sent) = (row.read("bundle_id", BundleId::parse)?, row.count("sent")?);
-        let sql = "SELECT run_id, project, place, digest, size, key FROM bundle WHERE id = $1";
-        let row = tx.row(sql, args![&id]).await?.ok_or(Fault::Unreadable { column: "bundle_id" })?;
+        let sql = "SELECT job.run_id AS run_id, project, place, digest, size, key FROM bundle, job
+                   WHERE bundle.id = $1 AND job.id = $2";
+        let row =
+            tx.row(sql, args![&id, &lease.job]).await?.ok_or(Fault::Unreadable { column: "bundle_id" })?;
         let (project, run) = (row.text("project")?, row.read("run_id", RunId::parse)?);
         let key = self.ring().open(key_place(&id, &project), &row.bytes("key")?)?;
         let actor = Actor::Worker(lease.worker.clone());
         let detail = json!({"job": lease.job.as_str(), "epoch": lease.epoch, "sent": sent});
-        let change = about((&project, &run), &actor, Action::BundleRedeemed, &id, detail);
+        let change = about((&project, Some(&run)), &actor, Action::BundleRedeemed, &id, detail);
         journal::write(&mut tx, now, &change).await?;
         tx.commit().await?;
         let (place, digest, size) = (row.text("place")?, row.digest("digest")?, row.count("size")?);
@@ -148,19 +183,11 @@ pub(super) fn key_place<'a>(id: &'a BundleId, tenant: &'a str) -> Place<'a> {
 }
 
 fn about<'a>(
-    (project, run): (&'a str, &'a RunId),
+    (project, run): (&'a str, Option<&'a RunId>),
     actor: &'a Actor,
     action: Action,
     id: &'a BundleId,
     detail: serde_json::Value,
 ) -> Change<'a> {
-    Change {
-        actor,
-        action,
-        project: Some(project),
-        run: Some(run),
-        stage: None,
-        subject: id.as_str(),
-        detail,
-    }
+    Change { actor, action, project: Some(project), run, stage: None, subject: id.as_str(), detail }
 }

@@ -114,6 +114,28 @@ impl Dialect {
         }
     }
 
+    /// A page of runs. Which index serves it depends on whether a project is asked for.
+    pub(super) fn runs(self, of_one_project: bool) -> &'static str {
+        match (self, of_one_project) {
+            (Self::Sqlite, false) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE id < $1 AND ($3 IS NULL OR state = $3) AND $4 IS NULL ORDER BY id DESC LIMIT $2"
+            }
+            (Self::Sqlite, true) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE project = $4 AND id < $1 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $2"
+            }
+            (Self::Postgres, false) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE id < $1 AND ($3::text IS NULL OR state = $3) AND $4::text IS NULL ORDER BY id DESC LIMIT $2"
+            }
+            (Self::Postgres, true) => {
+                "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
+                 WHERE project = $4 AND id < $1 AND ($3::text IS NULL OR state = $3) ORDER BY id DESC LIMIT $2"
+            }
+        }
+    }
+
     /// Events in an order that never changes: on Postgres only those before which nothing can appear any more.
     pub(super) fn events(self) -> &'static str {
         match self {
@@ -134,11 +156,12 @@ impl Dialect {
         match self {
             Self::Sqlite => {
                 "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit
-                 WHERE tx > $1 OR (tx = $1 AND seq > $2) ORDER BY tx, seq LIMIT $3"
+                 WHERE (tx > $1 OR (tx = $1 AND seq > $2)) AND ($4 IS NULL OR project = $4)
+                 ORDER BY tx, seq LIMIT $3"
             }
             Self::Postgres => {
                 "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit
-                 WHERE (tx > $1 OR (tx = $1 AND seq > $2))
+                 WHERE (tx > $1 OR (tx = $1 AND seq > $2)) AND ($4::text IS NULL OR project = $4)
                    AND tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
                  ORDER BY tx, seq LIMIT $3"
             }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use pond_seal::bearer::Bearer;
 use pond_seal::fresh;
 
 use super::engine::{Fault, Value};
@@ -41,10 +42,6 @@ macro_rules! typed_id {
         pub struct $type(String);
 
         impl $type {
-            pub(super) fn new(now: Moment) -> Result<Self, Fault> {
-                fresh_id($kind, now).map(Self)
-            }
-
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 is_id(text, $kind).then(|| Self(text.to_owned()))
@@ -79,6 +76,32 @@ typed_id! {
     CredentialId => "cred_",
     BundleId => "bundle_",
     TokenId => "tok_",
+}
+
+macro_rules! made_here {
+    ($( $type:ident => $kind:literal ),+ $(,)?) => { $(
+        impl $type {
+            pub(super) fn new(now: Moment) -> Result<Self, Fault> {
+                fresh_id($kind, now).map(Self)
+            }
+        }
+    )+ };
+}
+
+made_here! {
+    RunId => "run_",
+    StageId => "stage_",
+    JobId => "job_",
+    WorkerId => "worker_",
+    CredentialId => "cred_",
+    BundleId => "bundle_",
+}
+
+impl TokenId {
+    /// The id a token's holder shows; whoever made the token chose it.
+    pub(super) fn of(bearer: &Bearer) -> Option<Self> {
+        Self::parse(&format!("tok_{}", bearer.id()))
+    }
 }
 
 /// What keeps ids of one moment in the order they were made.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use pond_policy::name::Project;
 use serde_json::Value as Json;
 
 use super::Store;
@@ -14,6 +15,8 @@ use super::id::{Moment, RunId, StageId, TokenId, WorkerId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Actor {
     System,
+    /// Who showed nothing that counts.
+    Nobody,
     Token(TokenId),
     Worker(WorkerId),
 }
@@ -39,7 +42,9 @@ macro_rules! actions {
 }
 
 actions! {
+    CallRefused => "call.refused",
     ProjectCreated => "project.created",
+    ProjectRemoved => "project.removed",
     EgressAllowed => "egress.allowed",
     EgressRemoved => "egress.removed",
     CredentialSet => "credential.set",
@@ -130,12 +135,33 @@ impl Store {
         rows.iter().map(Event::read).collect()
     }
 
-    /// The audit log after `place`, oldest first.
-    pub async fn audit(&self, place: Place, limit: u32) -> Result<Vec<AuditEntry>, Fault> {
+    /// The audit log after `place`, oldest first; of one project or of all.
+    pub async fn audit(
+        &self,
+        project: Option<&Project>,
+        place: Place,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>, Fault> {
         let mut tx = self.engine.read().await?;
         let sql = tx.dialect().audit();
-        let rows = tx.rows(sql, args![place.tx, place.seq, i64::from(limit)]).await?;
+        let project = project.map(Project::as_str);
+        let rows = tx.rows(sql, args![place.tx, place.seq, i64::from(limit), project]).await?;
         rows.iter().map(AuditEntry::read).collect()
+    }
+
+    /// Writes down a call that was refused. `call` is ours to say; nothing of what the caller sent is in it.
+    pub async fn refused_call(
+        &self,
+        (actor, project): (&Actor, Option<&Project>),
+        call: &str,
+        detail: Json,
+        now: Moment,
+    ) -> Result<(), Fault> {
+        let mut tx = self.engine.write().await?;
+        let (action, project) = (Action::CallRefused, project.map(Project::as_str));
+        let change = Change { actor, action, project, run: None, stage: None, subject: call, detail };
+        write(&mut tx, now, &change).await?;
+        tx.commit().await
     }
 }
 
@@ -190,6 +216,7 @@ impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System => f.write_str("system"),
+            Self::Nobody => f.write_str("nobody"),
             Self::Token(id) => id.fmt(f),
             Self::Worker(id) => id.fmt(f),
         }

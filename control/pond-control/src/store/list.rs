@@ -2,7 +2,7 @@
 //!
 //! Pages go by the last id seen, newest first: what is submitted meanwhile shifts nothing.
 
-use pond_policy::name::Project;
+use pond_policy::name::{Name, Project};
 use pond_policy::stage::State;
 use pond_seal::Digest;
 
@@ -10,7 +10,7 @@ use super::Store;
 use super::complete::Outcome;
 use super::engine::{Fault, Row, Tx, args};
 use super::flow::RunState;
-use super::id::{JobId, Moment, RunId, StageId, WorkerId};
+use super::id::{BundleId, JobId, Moment, RunId, StageId, WorkerId};
 
 /// Rows of one page.
 const MOST_ROWS: u32 = 200;
@@ -32,6 +32,7 @@ pub struct RunSummary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunView {
     pub run: RunSummary,
+    pub source: Option<BundleId>,
     pub stages: Vec<StageView>,
 }
 
@@ -83,30 +84,25 @@ pub struct Page<T> {
     pub next: Option<RunId>,
 }
 
+/// Which runs, from where on.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// `None`: of every project.
+    pub project: Option<&'a Project>,
+    pub state: Option<RunState>,
+    pub after: Option<&'a RunId>,
+    pub limit: u32,
+}
+
 impl Store {
-    /// Runs, newest first; of one project or of all.
-    pub async fn runs(
-        &self,
-        project: Option<&Project>,
-        after: Option<&RunId>,
-        limit: u32,
-    ) -> Result<Page<RunSummary>, Fault> {
-        let limit = limit.clamp(1, MOST_ROWS);
-        let before = after.map_or(LAST, RunId::as_str);
+    /// Runs, newest first.
+    pub async fn runs(&self, asked: Asked<'_>) -> Result<Page<RunSummary>, Fault> {
+        let limit = asked.limit.clamp(1, MOST_ROWS);
+        let before = asked.after.map_or(LAST, RunId::as_str);
+        let (project, state) = (asked.project.map(Project::as_str), asked.state.map(RunState::name));
         let mut tx = self.engine.read().await?;
-        let one_more = i64::from(limit) + 1;
-        let rows = match project {
-            Some(project) => {
-                let sql = "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
-                           WHERE project = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
-                tx.rows(sql, args![project.as_str(), before, one_more]).await?
-            }
-            None => {
-                let sql = "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run
-                           WHERE id < $1 ORDER BY id DESC LIMIT $2";
-                tx.rows(sql, args![before, one_more]).await?
-            }
-        };
+        let sql = tx.dialect().runs(project.is_some());
+        let rows = tx.rows(sql, args![before, i64::from(limit) + 1, state, project]).await?;
         let mut rows = rows.iter().map(RunSummary::read).collect::<Result<Vec<_>, _>>()?;
         let size = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = rows.len() > size;
@@ -117,12 +113,12 @@ impl Store {
 
     pub async fn run(&self, id: &RunId) -> Result<Option<RunView>, Fault> {
         let mut tx = self.engine.read().await?;
-        let sql =
-            "SELECT id, project, state, cancel, open_stages, created_at, ended_at FROM run WHERE id = $1";
+        let sql = "SELECT id, project, state, cancel, open_stages, source, created_at, ended_at FROM run WHERE id = $1";
         let Some(row) = tx.row(sql, args![id]).await? else { return Ok(None) };
         let run = RunSummary::read(&row)?;
+        let source = row.maybe_read("source", BundleId::parse)?;
         let stages = self.stages(&mut tx, id).await?;
-        Ok(Some(RunView { run, stages }))
+        Ok(Some(RunView { run, source, stages }))
     }
 
     async fn stages(&self, tx: &mut Tx, run: &RunId) -> Result<Vec<StageView>, Fault> {
@@ -157,6 +153,13 @@ impl Store {
             })
         };
         row.map(read).transpose()
+    }
+
+    /// The project of a run: what decides who may ask for more.
+    pub async fn project_of(&self, run: &RunId) -> Result<Option<Project>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let row = tx.row("SELECT project FROM run WHERE id = $1", args![run]).await?;
+        row.map(|row| row.read("project", |text| Name::parse(text).map(Project::from))).transpose()
     }
 
     /// Every accepted result of a stage, oldest first.

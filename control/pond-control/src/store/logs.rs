@@ -116,6 +116,26 @@ impl Store {
         rows.iter().map(LogPiece::read).collect()
     }
 
+    /// What the worker's last lease on a job wrote, from the piece that holds byte `offset` on.
+    pub async fn log_at(
+        &self,
+        job: &JobId,
+        stream: Stream,
+        offset: u64,
+        limit: u32,
+    ) -> Result<Vec<LogPiece>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let rows = tx
+            .rows(
+                "SELECT seq, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND start + size > $3
+                   AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
+                 ORDER BY seq LIMIT $4",
+                args![job, stream.name(), offset, i64::from(limit)],
+            )
+            .await?;
+        rows.iter().map(LogPiece::read).collect()
+    }
+
     /// Where a stream of this lease stands: what a result has to agree with.
     pub async fn log_head(&self, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
         let mut tx = self.engine.read().await?;

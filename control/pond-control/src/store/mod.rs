@@ -13,6 +13,7 @@
 mod bundle;
 mod claim;
 mod complete;
+mod count;
 mod credential;
 mod dialect;
 mod engine;
@@ -42,9 +43,10 @@ use pond_seal::vault::KeyRing;
 
 use engine::Engine;
 
-pub use bundle::{BundleFault, NewBundle, Redeemed};
+pub use bundle::{BundleFault, NewBundle, Redeemed, SourceView};
 pub use claim::{ClaimFault, Offer};
 pub use complete::{Completed, Completion, Outcome};
+pub use count::Counts;
 pub use credential::{Credential, CredentialFault, Rotated};
 pub use engine::Fault;
 pub use enroll::{EnrollFault, Grant, NewWorker};
@@ -53,12 +55,12 @@ pub use flow::RunState;
 pub use id::{BundleId, CredentialId, JobId, Moment, RunId, StageId, TokenId, WorkerId};
 pub use journal::{Action, Actor, AuditEntry, Event, Place};
 pub use lease::{Lease, LeaseFault, Renewed};
-pub use list::{JobView, Page, ResultView, RunSummary, RunView, StageView, Work};
+pub use list::{Asked, JobView, Page, ResultView, RunSummary, RunView, StageView, Work};
 pub use logs::{Appended, Chunk, LogFault, LogPiece, MOST_CHUNK, MOST_RESULT, MOST_STREAM, Stream, most_of};
 pub use migrate::MigrateFault;
-pub use project::ProjectFault;
+pub use project::{ProjectFault, ProjectView, Removed};
 pub use submit::{Idempotency, Submission, SubmitFault, Submitted};
-pub use token::{ApiToken, NewToken, Scope, TokenFault};
+pub use token::{ApiToken, NewToken, TokenFault, TokenView};
 pub use waiting::Waiting;
 pub use worker::{WorkerFault, WorkerState, WorkerView};
 

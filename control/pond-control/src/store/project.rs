@@ -4,7 +4,7 @@ use pond_policy::name::{Name, Project};
 use serde_json::json;
 
 use super::Store;
-use super::engine::{Fault, args};
+use super::engine::{Fault, Row, args};
 use super::id::Moment;
 use super::journal::{self, Action, Actor, Change};
 
@@ -14,6 +14,27 @@ pub enum ProjectFault {
     Store(#[from] Fault),
     #[error("there is no project {0}")]
     Unknown(Project),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectView {
+    pub name: Project,
+    pub created_at: Moment,
+}
+
+/// What became of a project that should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    Gone,
+    Unknown,
+    HasRuns,
+}
+
+impl ProjectView {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        let name = row.read("name", |text| Name::parse(text).map(Project::from))?;
+        Ok(Self { name, created_at: Moment(row.int("created_at")?) })
+    }
 }
 
 impl Store {
@@ -29,10 +50,38 @@ impl Store {
         Ok(new)
     }
 
-    pub async fn projects(&self) -> Result<Vec<Project>, Fault> {
+    pub async fn projects(&self) -> Result<Vec<ProjectView>, Fault> {
         let mut tx = self.engine.read().await?;
-        let rows = tx.rows("SELECT name FROM project ORDER BY name", &[]).await?;
-        rows.iter().map(|row| row.read("name", |text| Name::parse(text).map(Project::from))).collect()
+        let rows = tx.rows("SELECT name, created_at FROM project ORDER BY name", &[]).await?;
+        rows.iter().map(ProjectView::read).collect()
+    }
+
+    pub async fn project(&self, project: &Project) -> Result<Option<ProjectView>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT name, created_at FROM project WHERE name = $1";
+        tx.row(sql, args![project.as_str()]).await?.as_ref().map(ProjectView::read).transpose()
+    }
+
+    /// Removes a project with its rules and credentials. One that ever had a run stays: its history is nobody's to remove.
+    pub async fn remove_project(
+        &self,
+        project: &Project,
+        actor: &Actor,
+        now: Moment,
+    ) -> Result<Removed, Fault> {
+        let mut tx = self.engine.write().await?;
+        let name = project.as_str();
+        if tx.row("SELECT id FROM run WHERE project = $1 LIMIT 1", args![name]).await?.is_some() {
+            return Ok(Removed::HasRuns);
+        }
+        tx.run("DELETE FROM egress_rule WHERE project = $1", args![name]).await?;
+        tx.run("DELETE FROM credential WHERE project = $1", args![name]).await?;
+        if tx.run("DELETE FROM project WHERE name = $1", args![name]).await? == 0 {
+            return Ok(Removed::Unknown);
+        }
+        journal::write(&mut tx, now, &about(project, actor, Action::ProjectRemoved, json!({}))).await?;
+        tx.commit().await?;
+        Ok(Removed::Gone)
     }
 
     /// Whether the rule is new. What it says is the caller's business; the store keeps its text.

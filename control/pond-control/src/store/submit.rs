@@ -14,7 +14,7 @@ use serde_json::json;
 use super::Store;
 use super::engine::{Fault, Tx, args};
 use super::flow::{HeldRun, RunState};
-use super::id::{Moment, RunId, StageId};
+use super::id::{BundleId, Moment, RunId, StageId};
 use super::journal::{self, Action, Actor, Change};
 
 /// A document that passed preflight.
@@ -23,6 +23,8 @@ pub struct Submission<'a> {
     pub run: &'a Run,
     /// The document as it was sent; it is read again at dispatch.
     pub document: &'a [u8],
+    /// What its stages work on: a bundle of the same project.
+    pub source: Option<&'a BundleId>,
     /// How often a stage that failed is tried again.
     pub retries: u32,
     pub idempotency: Option<Idempotency<'a>>,
@@ -51,6 +53,8 @@ pub enum SubmitFault {
     Store(#[from] Fault),
     #[error("there is no project {0}")]
     UnknownProject(Project),
+    #[error("there is no bundle {0} of this project")]
+    UnknownSource(BundleId),
     #[error("the idempotency key was used for a different request")]
     KeyReused,
 }
@@ -156,10 +160,16 @@ async fn insert_run(
     if known.is_none() {
         return Err(SubmitFault::UnknownProject(project.clone()));
     }
+    if let Some(source) = submission.source {
+        let sql = "SELECT id FROM bundle WHERE id = $1 AND project = $2";
+        let found = tx.row(sql, args![source, project.as_str()]).await?;
+        found.ok_or_else(|| SubmitFault::UnknownSource(source.clone()))?;
+    }
     let stages = i64::try_from(submission.run.stages.len()).unwrap_or(i64::MAX);
+    let source = submission.source.map(BundleId::as_str);
     tx.run(
-        "INSERT INTO run (id, project, state, open_stages, created_at) VALUES ($1, $2, $3, $4, $5)",
-        args![id, project.as_str(), RunState::Active.name(), stages, now],
+        "INSERT INTO run (id, project, state, open_stages, source, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        args![id, project.as_str(), RunState::Active.name(), stages, source, now],
     )
     .await?;
     tx.run("INSERT INTO document (run_id, body) VALUES ($1, $2)", args![id, submission.document]).await?;
@@ -170,7 +180,11 @@ async fn insert_run(
         run: Some(id),
         stage: None,
         subject: id.as_str(),
-        detail: json!({"stages": stages, "document": Digest::of(submission.document).to_string()}),
+        detail: json!({
+            "stages": stages,
+            "document": Digest::of(submission.document).to_string(),
+            "source": source,
+        }),
     };
     journal::write(tx, now, &change).await?;
     Ok(HeldRun::hold(tx, id).await?.ok_or(Fault::Unreadable { column: "id" })?)

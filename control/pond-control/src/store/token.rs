@@ -1,48 +1,20 @@
-//! Bearer tokens of the user API: 256 random bits of which the store keeps a digest, what they allow, and for whom.
+//! Bearer tokens: 256 random bits of which the store keeps a digest, what they allow, and for whom.
+//!
+//! A token of one kind is never taken for another: an orchestrator's opens nothing of the user's API, and the other way round.
 
 use pond_policy::name::{Name, Project};
-use pond_seal::Digest;
+use pond_policy::scope::Scope;
+use pond_seal::bearer::{Bearer, Kind, StoredBearer};
 use serde_json::json;
-use subtle::ConstantTimeEq;
 
 use super::Store;
 use super::engine::{Fault, Row, args};
 use super::id::{Moment, TokenId};
 use super::journal::{self, Action, Actor, Change};
 
-macro_rules! scopes {
-    ($( $variant:ident => $name:literal ),+ $(,)?) => {
-        /// What a token allows.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Scope { $( $variant ),+ }
-
-        impl Scope {
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $( Self::$variant => $name ),+ }
-            }
-
-            #[must_use]
-            pub fn from_name(name: &str) -> Option<Self> {
-                match name { $( $name => Some(Self::$variant), )+ _ => None }
-            }
-        }
-    };
-}
-
-scopes! {
-    RunsRead => "runs:read",
-    RunsWrite => "runs:write",
-    SecretsWrite => "secrets:write",
-    WorkersAdmin => "workers:admin",
-    AuditRead => "audit:read",
-    Admin => "admin",
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct NewToken<'a> {
-    /// Of the secret part.
-    pub digest: &'a Digest,
+    pub bearer: &'a Bearer,
     pub scopes: &'a [Scope],
     /// `None`: every project.
     pub project: Option<&'a Project>,
@@ -57,6 +29,16 @@ pub struct ApiToken {
     pub project: Option<Project>,
 }
 
+/// What may be known of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenView {
+    pub token: ApiToken,
+    pub kind: Kind,
+    pub created_at: Moment,
+    pub expires_at: Option<Moment>,
+    pub revoked_at: Option<Moment>,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFault {
     #[error(transparent)]
@@ -65,6 +47,14 @@ pub enum TokenFault {
     Refused,
 }
 
+const ONE: &str = "SELECT id, kind, digest, scopes, project, created_at, expires_at, revoked_at FROM api_token WHERE id = $1";
+const ALL: &str =
+    "SELECT id, kind, digest, scopes, project, created_at, expires_at, revoked_at FROM api_token
+                   ORDER BY created_at, id";
+const OF_PROJECT: &str =
+    "SELECT id, kind, digest, scopes, project, created_at, expires_at, revoked_at FROM api_token
+     WHERE project = $1 ORDER BY created_at, id";
+
 impl Store {
     pub async fn issue_token(
         &self,
@@ -72,17 +62,20 @@ impl Store {
         actor: &Actor,
         now: Moment,
     ) -> Result<TokenId, Fault> {
-        let id = TokenId::new(now)?;
+        let stored = token.bearer.stored();
+        let id = TokenId::of(token.bearer).ok_or(Fault::Unreadable { column: "id" })?;
         let scopes = token.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" ");
         let project = token.project.map(Project::as_str);
         let expires_at = token.expires_at.map(|moment| moment.0);
+        let kind = stored.kind.name();
         let mut tx = self.engine.write().await?;
         tx.run(
-            "INSERT INTO api_token (id, digest, scopes, project, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
-            args![&id, token.digest, &scopes, project, now, expires_at],
+            "INSERT INTO api_token (id, kind, digest, scopes, project, created_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            args![&id, kind, &stored.sha256, &scopes, project, now, expires_at],
         )
         .await?;
-        let detail = json!({"scopes": scopes});
+        let detail = json!({"kind": kind, "scopes": scopes});
         let action = Action::TokenIssued;
         let change = Change { actor, action, project, run: None, stage: None, subject: id.as_str(), detail };
         journal::write(&mut tx, now, &change).await?;
@@ -90,22 +83,33 @@ impl Store {
         Ok(id)
     }
 
-    /// What a presented secret allows. Which of the reasons a bad one has is nobody's business.
-    pub async fn authenticate(
-        &self,
-        id: &TokenId,
-        secret: &[u8],
-        now: Moment,
-    ) -> Result<ApiToken, TokenFault> {
+    /// What a presented token allows. Which of the reasons a bad one has is nobody's business.
+    pub async fn authenticate(&self, shown: &Bearer, now: Moment) -> Result<ApiToken, TokenFault> {
+        let id = TokenId::of(shown).ok_or(TokenFault::Refused)?;
         let mut tx = self.engine.read().await?;
-        let sql = "SELECT id, digest, scopes, project, expires_at, revoked_at FROM api_token WHERE id = $1";
-        let row = tx.row(sql, args![id]).await?.ok_or(TokenFault::Refused)?;
-        let same = row.digest("digest")?.as_bytes().ct_eq(Digest::of(secret).as_bytes());
+        let row = tx.row(ONE, args![&id]).await?.ok_or(TokenFault::Refused)?;
+        let kind = row.read("kind", Kind::from_name)?;
+        let stored = StoredBearer { kind, id: shown.id().to_owned(), sha256: row.digest("digest")? };
         let expired = row.maybe_int("expires_at")?.is_some_and(|at| at <= now.0);
-        if !bool::from(same) || expired || row.maybe_int("revoked_at")?.is_some() {
+        if !stored.admits(shown) || expired || row.maybe_int("revoked_at")?.is_some() {
             return Err(TokenFault::Refused);
         }
         Ok(ApiToken::read(&row)?)
+    }
+
+    /// Every token there was, oldest first; of one project or of all.
+    pub async fn tokens(&self, project: Option<&Project>) -> Result<Vec<TokenView>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let rows = match project {
+            None => tx.rows(ALL, &[]).await?,
+            Some(project) => tx.rows(OF_PROJECT, args![project.as_str()]).await?,
+        };
+        rows.iter().map(TokenView::read).collect()
+    }
+
+    pub async fn token(&self, id: &TokenId) -> Result<Option<TokenView>, Fault> {
+        let mut tx = self.engine.read().await?;
+        tx.row(ONE, args![id]).await?.as_ref().map(TokenView::read).transpose()
     }
 
     /// Whether it was good until now.
@@ -131,6 +135,18 @@ impl ApiToken {
             scopes: row
                 .read("scopes", |text| text.split_ascii_whitespace().map(Scope::from_name).collect())?,
             project: row.maybe_read("project", |text| Name::parse(text).map(Project::from))?,
+        })
+    }
+}
+
+impl TokenView {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            token: ApiToken::read(row)?,
+            kind: row.read("kind", Kind::from_name)?,
+            created_at: Moment(row.int("created_at")?),
+            expires_at: row.maybe_int("expires_at")?.map(Moment),
+            revoked_at: row.maybe_int("revoked_at")?.map(Moment),
         })
     }
 }

@@ -1,20 +1,32 @@
 //! Source bundles go to the holder of one lease.
 
-use pond_control::store::{Actor, BundleFault, BundleId, Lease, NewBundle, Offer};
+use pond_control::store::{Actor, BundleFault, BundleId, Lease, NewBundle, Offer, Submission, WorkerId};
 use pond_seal::Digest;
 
-use super::world::{START, World, at, document, project};
+use super::world::{START, World, at, document, parse, project};
 
-async fn bundle(world: &World, offer: &Offer) -> BundleId {
+/// A run with a source, the worker's offer of it, and the bundle.
+async fn offered(world: &World, worker: &WorkerId) -> (Offer, BundleId) {
     let new = NewBundle {
-        run: &offer.run,
         project: &project("acme"),
         place: "blobs/1",
         digest: Digest::of(b"ciphertext"),
+        input: Digest::of(b"tree"),
         size: 10,
         key: b"the key",
     };
-    world.store.store_bundle(new, &Actor::System, START).await.unwrap()
+    let bundle = world.store.store_bundle(new, &Actor::System, START).await.unwrap();
+    let text = document(&["a"]);
+    let run = parse(&text);
+    let submission = Submission {
+        run: &run,
+        document: text.as_bytes(),
+        source: Some(&bundle),
+        retries: 0,
+        idempotency: None,
+    };
+    world.store.submit(submission, &Actor::System, START).await.unwrap();
+    (world.claim(worker, START).await, bundle)
 }
 
 async fn refused(world: &World, token: &Digest, lease: &Lease, second: u64) -> bool {
@@ -22,10 +34,8 @@ async fn refused(world: &World, token: &Digest, lease: &Lease, second: u64) -> b
 }
 
 pub(crate) async fn a_token_is_for_one_lease(world: &World) {
-    world.submit(&document(&["a"])).await;
     let (worker, thief) = (world.worker("w").await, world.worker("thief").await);
-    let offer = world.claim(&worker, START).await;
-    let (bundle, token) = (bundle(world, &offer).await, Digest::of(b"token"));
+    let ((offer, bundle), token) = (offered(world, &worker).await, Digest::of(b"token"));
     let stolen = Lease { worker: thief.clone(), ..offer.lease.clone() };
     let issued = world.store.issue_bundle_token(&bundle, &stolen, &token, at(600)).await;
     assert!(matches!(issued, Err(BundleFault::Stale)));
@@ -46,9 +56,8 @@ pub(crate) async fn a_token_is_for_one_lease(world: &World) {
 }
 
 pub(crate) async fn a_token_expires(world: &World) {
-    world.submit(&document(&["a"])).await;
-    let offer = world.claim(&world.worker("w").await, START).await;
-    let (bundle, token) = (bundle(world, &offer).await, Digest::of(b"token"));
+    let worker = world.worker("w").await;
+    let ((offer, bundle), token) = (offered(world, &worker).await, Digest::of(b"token"));
     world.store.issue_bundle_token(&bundle, &offer.lease, &token, at(5)).await.unwrap();
     assert!(refused(world, &token, &offer.lease, 5).await);
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use pond_control::store::{Actor, Outcome, RunId, StageId, Store};
+use pond_control::store::{Actor, Asked, Outcome, RunId, StageId, Store};
 
 use super::server::{Disk, Server};
 use super::world::{START, World, block_on, document, project, submit};
@@ -66,7 +66,10 @@ async fn check(store: &Store, told: &[String]) {
     let mut runs = Vec::new();
     let mut after = None;
     loop {
-        let page = store.runs(None, after.as_ref(), 200).await.unwrap();
+        let page = store
+            .runs(Asked { project: None, state: None, after: after.as_ref(), limit: 200 })
+            .await
+            .unwrap();
         runs.extend(page.rows.into_iter().map(|run| run.id));
         after = page.next;
         if after.is_none() {

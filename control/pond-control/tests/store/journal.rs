@@ -25,7 +25,7 @@ pub(crate) async fn every_move_is_written_down_twice(world: &World) {
     let expected = [0, 1, 2, 3, 7, 2, 3, 4, 5, 6].map(|number: usize| WHOLE[number]);
     let events = world.store.events(&run, Place::default(), 100).await.unwrap();
     assert_eq!(events.iter().map(|event| event.action).collect::<Vec<_>>(), expected);
-    let audit = world.store.audit(Place::default(), 100).await.unwrap();
+    let audit = world.store.audit(None, Place::default(), 100).await.unwrap();
     let about_run = audit.iter().filter(|entry| WHOLE.contains(&entry.action));
     assert_eq!(about_run.map(|entry| entry.action).collect::<Vec<_>>(), expected);
     let accepted = audit.iter().find(|entry| entry.action == Action::ResultAccepted).unwrap();
@@ -35,7 +35,7 @@ pub(crate) async fn every_move_is_written_down_twice(world: &World) {
     world.store.expire(at(64)).await.unwrap();
     world.complete(&offer.lease, Outcome::Succeeded, at(64)).await;
     world.nothing_for(&worker, at(64)).await;
-    assert_eq!(world.store.audit(Place::default(), 100).await.unwrap().len(), before);
+    assert_eq!(world.store.audit(None, Place::default(), 100).await.unwrap().len(), before);
 }
 
 pub(crate) async fn nothing_secret_is_written_down(world: &World) {
@@ -43,7 +43,7 @@ pub(crate) async fn nothing_secret_is_written_down(world: &World) {
     let (acme, key) = (project("acme"), name("K"));
     world.store.set_credential(Some(&acme), &key, b"planted-secret", &system, START).await.unwrap();
     world.store.release_credential(&acme, &key, &system, at(1)).await.unwrap();
-    let audit = world.store.audit(Place::default(), 100).await.unwrap();
+    let audit = world.store.audit(None, Place::default(), 100).await.unwrap();
     let actions: Vec<Action> = audit.iter().map(|entry| entry.action).collect();
     assert_eq!(actions, [Action::ProjectCreated, Action::CredentialSet, Action::CredentialReleased]);
     assert!(!format!("{audit:?}").contains("planted"));
@@ -71,4 +71,22 @@ pub(crate) async fn readers_go_on_where_they_stopped(world: &World) {
     for bad in ["", "1", "1-", "-1-2", "01-2", "1-2-3", "a-b", "1-99999999999999999999"] {
         assert_eq!(Place::parse(bad), None, "{bad}");
     }
+}
+
+pub(crate) async fn a_refused_call_is_written_down_for_its_project(world: &World) {
+    let (acme, other) = (project("acme"), project("other"));
+    let call = async |project| {
+        let detail = serde_json::json!({"code": "scope_missing"});
+        world.store.refused_call((&Actor::Nobody, project), "GET /v1/runs", detail, START).await.unwrap();
+    };
+    call(None).await;
+    call(Some(&acme)).await;
+    let read = async |project| {
+        let entries = world.store.audit(project, Place::default(), 100).await.unwrap();
+        entries.into_iter().filter(|entry| entry.action == Action::CallRefused).collect::<Vec<_>>()
+    };
+    let entries = read(None).await;
+    assert_eq!(entries.len(), 2);
+    assert_eq!((entries[0].actor.as_str(), entries[0].subject.as_str()), ("nobody", "GET /v1/runs"));
+    assert_eq!((read(Some(&acme)).await, read(Some(&other)).await), (entries[1..].to_vec(), Vec::new()));
 }

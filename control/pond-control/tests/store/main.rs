@@ -17,6 +17,7 @@ mod journal;
 mod leasing;
 mod logs;
 mod migrating;
+mod projects;
 mod routing;
 mod secrets;
 mod server;
@@ -53,6 +54,7 @@ conformance! {
         one_key_sent_at_once_makes_one_run,
         an_unknown_project_has_no_runs,
         pages_do_not_shift,
+        a_run_works_on_a_source_of_its_own_project,
     ],
     stages: [
         a_stage_starts_when_its_needs_succeeded,
@@ -103,7 +105,9 @@ conformance! {
         every_move_is_written_down_twice,
         nothing_secret_is_written_down,
         readers_go_on_where_they_stopped,
+        a_refused_call_is_written_down_for_its_project,
     ],
+    projects: [a_project_goes_with_what_is_its_own_unless_it_has_runs, counts_are_by_state],
     migrating: [
         a_store_opens_again,
         a_newer_or_edited_store_is_left_alone,

@@ -1,6 +1,8 @@
 //! Runs come in: once each, whole, and in pages that hold still.
 
-use pond_control::store::{Actor, Idempotency, RunState, Submission, SubmitFault, Submitted};
+use pond_control::store::{
+    Actor, Asked, Idempotency, NewBundle, RunState, SourceView, Submission, SubmitFault, Submitted,
+};
 use pond_policy::stage::State;
 use pond_seal::Digest;
 
@@ -27,6 +29,7 @@ pub(crate) async fn the_same_key_is_the_same_run(world: &World) {
     let submission = |idempotency| Submission {
         run: &run,
         document: text.as_bytes(),
+        source: None,
         retries: 0,
         idempotency: Some(idempotency),
     };
@@ -38,6 +41,7 @@ pub(crate) async fn the_same_key_is_the_same_run(world: &World) {
     let different = Submission {
         run: &other_run,
         document: other.as_bytes(),
+        source: None,
         retries: 0,
         idempotency: Some(Idempotency { fingerprint: Digest::of(other.as_bytes()), ..keyed("k", "alice") }),
     };
@@ -45,7 +49,7 @@ pub(crate) async fn the_same_key_is_the_same_run(world: &World) {
     for new in [keyed("k", "bob"), keyed("k2", "alice")] {
         assert!(matches!(send(submission(new)).await.unwrap(), Submitted::New(_)));
     }
-    assert_eq!(world.store.runs(None, None, 10).await.unwrap().rows.len(), 3);
+    assert_eq!(world.store.runs(every(10)).await.unwrap().rows.len(), 3);
     assert_eq!(world.store.forget_keys(at(1)).await.unwrap(), 3);
     assert!(matches!(send(submission(keyed("k", "alice"))).await.unwrap(), Submitted::New(_)));
 }
@@ -54,7 +58,8 @@ pub(crate) async fn one_key_sent_at_once_makes_one_run(world: &World) {
     let text = document(&["a"]);
     let run = parse(&text);
     let idempotency = Some(Idempotency { scope: "s", key: "k", fingerprint: Digest::of(b"same") });
-    let submission = Submission { run: &run, document: text.as_bytes(), retries: 0, idempotency };
+    let submission =
+        Submission { run: &run, document: text.as_bytes(), source: None, retries: 0, idempotency };
     let send = || world.store.submit(submission, &Actor::System, START);
     let answers = tokio::join!(send(), send(), send(), send());
     let answers = [answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap(), answers.3.unwrap()];
@@ -63,16 +68,17 @@ pub(crate) async fn one_key_sent_at_once_makes_one_run(world: &World) {
         Submitted::New(id) | Submitted::Replayed(id) => id.clone(),
     };
     assert_eq!((new, answers.iter().all(|answer| id(answer) == id(&answers[0]))), (1, true), "{answers:?}");
-    assert_eq!(world.store.runs(None, None, 10).await.unwrap().rows.len(), 1);
+    assert_eq!(world.store.runs(every(10)).await.unwrap().rows.len(), 1);
 }
 
 pub(crate) async fn an_unknown_project_has_no_runs(world: &World) {
     let text = document(&["a"]).replace("acme", "other");
     let run = parse(&text);
-    let submission = Submission { run: &run, document: text.as_bytes(), retries: 0, idempotency: None };
+    let submission =
+        Submission { run: &run, document: text.as_bytes(), source: None, retries: 0, idempotency: None };
     let refused = world.store.submit(submission, &Actor::System, START).await;
     assert!(matches!(refused, Err(SubmitFault::UnknownProject(unknown)) if unknown == project("other")));
-    assert_eq!(world.store.runs(None, None, 10).await.unwrap().rows, []);
+    assert_eq!(world.store.runs(every(10)).await.unwrap().rows, []);
 }
 
 pub(crate) async fn pages_do_not_shift(world: &World) {
@@ -81,14 +87,65 @@ pub(crate) async fn pages_do_not_shift(world: &World) {
         submitted.push(world.submit_with(&document(&["a"]), 0, at(second)).await);
     }
     let acme = project("acme");
-    let first = world.store.runs(Some(&acme), None, 3).await.unwrap();
+    let three = Asked { project: Some(&acme), ..every(3) };
+    let first = world.store.runs(three).await.unwrap();
     world.submit_with(&document(&["late"]), 0, at(100)).await;
-    let second = world.store.runs(Some(&acme), first.next.as_ref(), 3).await.unwrap();
-    let third = world.store.runs(Some(&acme), second.next.as_ref(), 3).await.unwrap();
+    let second = world.store.runs(Asked { after: first.next.as_ref(), ..three }).await.unwrap();
+    let third = world.store.runs(Asked { after: second.next.as_ref(), ..three }).await.unwrap();
     assert_eq!((first.next.is_some(), second.next.is_some(), third.next), (true, true, None));
     let seen: Vec<_> = [first.rows, second.rows, third.rows].concat().into_iter().map(|run| run.id).collect();
     submitted.reverse();
     assert_eq!(seen, submitted);
-    assert_eq!(world.store.runs(Some(&project("other")), None, 3).await.unwrap().rows, []);
-    assert_eq!(world.store.runs(None, None, 1000).await.unwrap().rows.len(), 8);
+    let nobodys = project("other");
+    assert_eq!(world.store.runs(Asked { project: Some(&nobodys), ..three }).await.unwrap().rows, []);
+    world.store.cancel(&submitted[2], "enough", &Actor::System, at(200)).await.unwrap();
+    for asked in [every(9), three] {
+        let cancelled = Asked { state: Some(RunState::Cancelled), ..asked };
+        let rows = world.store.runs(cancelled).await.unwrap().rows;
+        assert_eq!(rows.into_iter().map(|run| run.id).collect::<Vec<_>>(), [submitted[2].clone()]);
+    }
+    assert_eq!(world.store.runs(every(1000)).await.unwrap().rows.len(), 8);
+}
+
+pub(crate) async fn a_run_works_on_a_source_of_its_own_project(world: &World) {
+    let (acme, other) = (project("acme"), project("other"));
+    let bundle = |project| NewBundle {
+        project,
+        place: "blobs/1",
+        digest: Digest::of(b"ciphertext"),
+        input: Digest::of(b"tree"),
+        size: 10,
+        key: b"the key",
+    };
+    let system = Actor::System;
+    let mine = world.store.store_bundle(bundle(&acme), &system, START).await.unwrap();
+    let theirs = world.store.store_bundle(bundle(&other), &system, START).await.unwrap();
+    let text = document(&["a"]);
+    let run = parse(&text);
+    let submission = Submission {
+        run: &run,
+        document: text.as_bytes(),
+        source: Some(&theirs),
+        retries: 0,
+        idempotency: None,
+    };
+    let refused = world.store.submit(submission, &system, START).await;
+    assert!(matches!(refused, Err(SubmitFault::UnknownSource(unknown)) if unknown == theirs));
+    let given = Submission { source: Some(&mine), ..submission };
+    let Submitted::New(id) = world.store.submit(given, &system, START).await.unwrap() else {
+        panic!("replayed")
+    };
+    let source = SourceView { bundle: mine.clone(), input: Digest::of(b"tree"), size: 10 };
+    assert_eq!(world.store.source(&id).await.unwrap(), Some(source));
+    assert_eq!(world.run(&id).await.source, Some(mine));
+    assert_eq!(world.store.project_of(&id).await.unwrap(), Some(acme));
+    let nothing = world.submit(&text).await;
+    assert_eq!(world.store.source(&nothing).await.unwrap(), None);
+    assert_eq!(world.store.forget_bundles(START).await.unwrap(), [""; 0]);
+    assert_eq!(world.store.forget_bundles(at(1)).await.unwrap(), ["blobs/1"], "nobody works on theirs");
+    assert_eq!(world.store.forget_bundles(at(1)).await.unwrap(), [""; 0], "a run works on mine");
+}
+
+fn every(limit: u32) -> Asked<'static> {
+    Asked { project: None, state: None, after: None, limit }
 }

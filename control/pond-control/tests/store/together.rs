@@ -56,7 +56,7 @@ pub(crate) async fn two_control_planes_share_the_work(world: &World) {
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();
     let mut place = Place::default();
     loop {
-        let page = world.store.audit(place, 100).await.unwrap();
+        let page = world.store.audit(None, place, 100).await.unwrap();
         let Some(last) = page.last() else { break };
         place = last.place;
         for entry in page.iter().filter(|entry| matches!(entry.action, Action::StageEnded | Action::RunEnded))

@@ -189,7 +189,8 @@ impl World {
 
 pub(crate) async fn submit(store: &Store, document: &str, retries: u32, now: Moment) -> RunId {
     let run = parse(document);
-    let submission = Submission { run: &run, document: document.as_bytes(), retries, idempotency: None };
+    let submission =
+        Submission { run: &run, document: document.as_bytes(), source: None, retries, idempotency: None };
     match store.submit(submission, &Actor::System, now).await.unwrap() {
         Submitted::New(id) => id,
         Submitted::Replayed(id) => panic!("{id} was there"),
