@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod host_cmd;
 mod input;
+mod job_cmd;
 mod operator;
 mod output;
 mod policy_cmd;
@@ -51,13 +52,16 @@ fn main() -> ExitCode {
     {
         return attack::probe::main();
     }
-    if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
+    let command = std::env::args_os().nth(1);
+    let is = |name: &str| command.as_ref().is_some_and(|command| command == name);
+    if is("run") || is(job_cmd::NAME) {
         // A run needs a launcher, which is to know nothing of the caller: it is made while there is nothing to know.
-        return match Launcher::fork() {
+        let begun = match Launcher::fork() {
             Ok(Forked::Launcher) => pond_jail::main(),
-            Ok(Forked::Asking(launcher)) => cli::run(Ok(launcher)),
-            Err(fault) => cli::run(Err(fault)),
+            Ok(Forked::Asking(launcher)) => Ok(launcher),
+            Err(fault) => Err(fault),
         };
+        return if is("run") { cli::run(begun) } else { job_cmd::main(begun) };
     }
     cli::any()
 }

@@ -187,6 +187,8 @@ pub struct Policy {
     pub profile: String,
     pub sha256: Digest,
     pub bytes: u64,
+    /// Over the sandbox alone, as the offer of the job has it; none for a run that nobody gave out.
+    pub offered_sha256: Option<Digest>,
 }
 
 /// What held the job, and what is known of it on this host.

@@ -132,6 +132,14 @@ impl From<&dispatch::Dispatch> for Dispatch {
     }
 }
 
+impl SandboxPolicy {
+    /// The bytes whose SHA-256 is an offer's policy: control plane and worker resolve the block apart from each other, with the
+    /// time limit of the stage, and must come to the same.
+    pub fn canonical(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+}
+
 impl From<&sandbox::SandboxPolicy> for SandboxPolicy {
     fn from(policy: &sandbox::SandboxPolicy) -> Self {
         Self {

@@ -14,6 +14,7 @@ pub mod apply;
 pub mod collect;
 pub mod gateway;
 pub mod neutral;
+pub mod order;
 pub mod pack;
 pub mod path;
 pub mod snapshot;

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sandbox::checkout::{Checkout, CheckoutFault};
 use pond_seal::Digest;
@@ -63,10 +63,18 @@ pub enum PackFault {
 
 /// Writes the tree of `checkout` to `to`.
 pub fn pack(checkout: &Checkout, to: impl Write) -> Result<Packed, PackFault> {
-    let root = beneath::open_dir(checkout, b"").map_err(|errno| reading(b".", errno.into()))?;
+    tree(checkout.as_fd(), checkout.without_credentials()?, to)
+}
+
+/// Writes the tree of a directory of pond's own, such as a job's result, to `to`.
+pub fn pack_result(directory: BorrowedFd<'_>, to: impl Write) -> Result<Packed, PackFault> {
+    tree(directory, Vec::new(), to)
+}
+
+fn tree(root: BorrowedFd<'_>, replaced: Vec<ReplacedFile>, to: impl Write) -> Result<Packed, PackFault> {
+    let root = beneath::open_dir(root, b"").map_err(|errno| reading(b".", errno.into()))?;
     let packed =
         Packed { input: Digest::of(b""), entries: 0, bytes: 0, skipped: 0, skipped_names: Vec::new() };
-    let replaced = checkout.without_credentials()?;
     let to = io::BufWriter::with_capacity(PIECE, to);
     let mut packing = Packing { to, replaced, listing: Listing::default(), packed };
     packing.directory(&root, b"", 0)?;

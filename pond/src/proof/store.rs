@@ -37,6 +37,11 @@ pub(crate) fn existing(state: &StateDir) -> anyhow::Result<Option<SigningKey>> {
     read(&state.signing_key())
 }
 
+/// The key this machine joined a control plane with.
+pub(crate) fn worker_key(path: &Path) -> anyhow::Result<SigningKey> {
+    read(path)?.with_context(|| format!("there is no worker's key {}", path.display()))
+}
+
 fn read(path: &Path) -> anyhow::Result<Option<SigningKey>> {
     let name = || format!("the signing key {}", path.display());
     let file = match regular(path) {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use pond_policy::node::Node;
 
+use super::request::Manner;
+
 /// Run a command in a sandbox, here and now, on a throwaway copy of the current directory.
 #[derive(Debug, Args)]
 #[command(
@@ -104,6 +106,30 @@ impl RunArgs {
             (false, false) if is_agent => TerminalWish::WherePossible,
             (false, _) => TerminalWish::Unwanted,
         }
+    }
+
+    pub(super) fn manner(&self) -> Manner {
+        match (self.json, self.quiet) {
+            (true, _) => Manner::Json,
+            (false, true) => Manner::Quiet,
+            (false, false) => Manner::Summary,
+        }
+    }
+
+    /// A flag that was given and could never take effect without a sandbox.
+    pub(super) fn idle_unconfined(&self) -> Option<&'static str> {
+        let given = [
+            (self.timeout.is_some(), "--timeout"),
+            (!self.env.is_empty(), "--env"),
+            (self.json, "--json"),
+            (self.out.is_some(), "--out"),
+            (self.snapshot, "--snapshot"),
+            (!self.artifacts.is_empty(), "--artifact"),
+            (!self.tools.is_empty(), "--tool"),
+            (self.keep_ignored, "--keep-ignored"),
+            (self.terminal() == TerminalWish::Required, "--tty"),
+        ];
+        given.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
     }
 
     /// The block a stage would carry to get the same sandbox: flags and files go through one parser.

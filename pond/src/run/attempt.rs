@@ -1,8 +1,9 @@
 //! One confined run, from its record to its summary. The record comes first and goes last: when it is closed, everything worth
 //! keeping is in the run's directory; when something fails on the way, it is abandoned with all that was made.
 
-use std::io::IsTerminal;
-use std::os::fd::AsFd;
+use std::cell::OnceCell;
+use std::io::{IsTerminal, Stdin};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +15,8 @@ use pond_sandbox::native::cgroup::Around;
 use pond_sandbox::native::{Begun, Job, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
-use pond_wire::jail::{Console, HomeFile};
-use pond_worker::collect::{Above, Ignored, Wanted, head_commit};
+use pond_wire::jail::Console;
+use pond_worker::collect::{Above, Wanted, head_commit};
 use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
@@ -24,6 +25,7 @@ use super::export::{self, Out};
 use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
 use super::outlet::{Delivered, Patience};
+use super::request::{Manner, View};
 use super::sink::Sinks;
 use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
@@ -35,11 +37,15 @@ use crate::runs::{self, RunInfo};
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
 const OUTPUT_BYTES: u64 = 256 << 20;
 
+/// What a control plane keeps of a job's output.
+const GIVEN_OUT_BYTES: u64 = 64 << 20;
+
 /// A conversation may go on for days, and a terminal takes no more than a person can watch; only its log is bounded.
-fn output_bytes(console: Console) -> u64 {
-    match console {
-        Console::Pipes => OUTPUT_BYTES,
-        Console::Terminal { .. } => u64::MAX,
+fn output_bytes(request: &Request<'_>) -> u64 {
+    match (request.console, request.commission()) {
+        (Console::Pipes, None) => OUTPUT_BYTES,
+        (Console::Pipes, Some(_)) => GIVEN_OUT_BYTES,
+        (Console::Terminal { .. }, _) => u64::MAX,
     }
 }
 
@@ -98,11 +104,14 @@ impl Attempt<'_> {
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("making {}", directory.display()))?;
-        let out = self.request.args.out.as_deref();
-        let mut out = out.map(|path| Out::create(path, provider.state(), self.record.job())).transpose()?;
-        let base = match self.request.args.snapshot {
-            true => Base::snapshot(self.checkout, &directory)?,
-            false => Base::live(self.checkout)?,
+        let mut out = self
+            .request
+            .out
+            .map(|path| Out::create(path, provider.state(), self.record.job()))
+            .transpose()?;
+        let base = match self.request.view {
+            View::Snapshot => Base::snapshot(self.checkout, &directory)?,
+            View::Live => Base::live(self.checkout)?,
         };
         let prepared = statement::prepare(self.request, &directory, provider.state());
         let Seen { mut ended, shown, network } = self.watch(provider, begun, base.checkout(), &directory)?;
@@ -111,17 +120,19 @@ impl Attempt<'_> {
         let findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             self.request.begun.take();
-            let command = self.request.args.argv.first().map_or("", String::as_str);
+            let command = self.request.argv.first().map_or("", String::as_str);
             bail!("{} {}", quote(command), verdict.sentence());
         }
-        let ignored = if self.request.args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut };
         let declared = &self.request.artifacts;
-        let wanted = Wanted { ignored, artifacts: declared };
+        let wanted = Wanted { ignored: self.request.ignored, artifacts: declared };
         let above = Above::find(self.checkout.as_fd());
         let head = head_commit(base.checkout().as_fd(), above.as_ref());
         let gathered = gather(&mut ended, &base, above, &wanted, &directory)?;
         let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
         let base = base.finish(gathered.record())?;
+        if self.request.commission().is_some() {
+            export::result_tree(&directory)?;
+        }
         let around = provider.around();
         let facts = Facts {
             request: self.request,
@@ -153,28 +164,25 @@ impl Attempt<'_> {
         checkout: &Checkout,
         directory: &Path,
     ) -> anyhow::Result<Seen> {
-        let Request { args, policy, env, tools, console, .. } = self.request;
+        let Request { argv, policy, env, home, tools, console, .. } = self.request;
         let id = self.record.job().as_str();
-        let (home, way_out) = match self.request.way_out.take() {
-            None => (Vec::new(), None),
+        let way_out = match self.request.way_out.take() {
+            None => None,
             Some((plan, model)) => {
-                let home = model.iter().flat_map(|model| model.harness.files.clone());
-                let home = home.map(|(path, content)| HomeFile { path, content }).collect();
-                let resolvers = self.request.resolvers.to_vec();
-                (home, egress::start(plan, id, resolvers, model, directory)?)
+                egress::start(plan, id, self.request.resolvers.to_vec(), model, directory)?
             }
         };
         let job = Job {
             record: self.record,
             policy,
             checkout,
-            argv: &args.argv,
+            argv,
             env,
             exhibits: &[],
             tools,
             console: *console,
             doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
-            home: &home,
+            home,
         };
         let mut running = provider.launch(begun, &job)?;
         self.request.begun.replace(Some(self.record.job().clone()));
@@ -182,24 +190,24 @@ impl Attempt<'_> {
         if let Some(way_out) = &way_out {
             way_out.open(&mut running)?;
         }
-        let mut sinks = Sinks::open(directory, *console, !args.json)?;
-        let interrupt = pond_sys::signal::interrupts()?;
-        let stdin = std::io::stdin();
+        let mut sinks = Sinks::open(directory, *console, self.request.manner != Manner::Json)?;
+        let (stdin, signals) = (std::io::stdin(), OnceCell::new());
+        let (interrupt, input) = self.ends(&signals, &stdin)?;
         let person = terminal::take(*console, stdin.as_fd())?;
         // A thread started before the signals were set aside would take them.
         let auditor =
             Auditor::new(provider.state(), self.record.job(), policy.profile(), self.request.backend)?;
         let watched = way_out.map(|way_out| way_out.listen(directory, auditor)).transpose()?;
         let wiring = Wiring {
-            input: if person.is_some() || !stdin.is_terminal() { Some(stdin.as_fd()) } else { None },
-            interrupt: Some(interrupt.as_fd()),
+            input: input.filter(|input| person.is_some() || !input.is_terminal()),
+            interrupt: Some(interrupt),
             terminal: person.as_ref(),
             rooms: &sinks.rooms()?,
         };
-        let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(*console) };
+        let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(self.request) };
         let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
         let patience = match &ended {
-            Ok(Ended { stop: None, .. }) => Patience::UntilInterrupted(interrupt.as_fd()),
+            Ok(Ended { stop: None, .. }) => Patience::UntilInterrupted(interrupt),
             Ok(Ended { stop: Some(_), .. }) | Err(_) => Patience::Short,
         };
         // Whatever happened, the terminal is whole again before anything is said on it.
@@ -211,6 +219,22 @@ impl Attempt<'_> {
             Some(watched) => NetworkSummary::Gateway(watched.finish()?),
         };
         Ok(Seen { ended, shown, network })
+    }
+
+    /// What ends the job before its time, and what it reads: signals to us and our own input, or whoever gave it out and
+    /// nothing.
+    fn ends<'b>(
+        &'b self,
+        signals: &'b OnceCell<OwnedFd>,
+        stdin: &'b Stdin,
+    ) -> anyhow::Result<(BorrowedFd<'b>, Option<BorrowedFd<'b>>)> {
+        match self.request.commission() {
+            Some(commission) => Ok((commission.stop, None)),
+            None => {
+                let interrupts = pond_sys::signal::interrupts()?;
+                Ok((signals.get_or_init(|| interrupts).as_fd(), Some(stdin.as_fd())))
+            }
+        }
     }
 
     fn summarise(
@@ -225,7 +249,7 @@ impl Attempt<'_> {
         let (memory, processes) = limits.map_or((0, 0), |limits| (limits.memory.bytes(), limits.pids.get()));
         Summary {
             run: self.record.job().as_str().to_owned(),
-            command: self.request.args.argv.clone(),
+            command: self.request.argv.to_vec(),
             profile: self.request.policy.profile().name(),
             backend: self.request.backend.name(),
             exit_code: verdict.code(),

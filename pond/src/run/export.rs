@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
+use pond_seal::result::Stream;
 use pond_worker::collect::{Record, copy_artifacts};
+use pond_worker::pack::pack_result;
 use pond_worker::path::RelPath;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -21,18 +23,10 @@ use crate::output;
 use crate::proof::{CHANGES, EGRESS, MANIFEST, PATCH, POLICY, STATEMENT};
 
 const ARTIFACTS: &str = "artifacts";
-const KEPT: [&str; 10] = [
-    CHANGES,
-    PATCH,
-    MANIFEST,
-    POLICY,
-    EGRESS,
-    STATEMENT,
-    "edit_result.json",
-    "stdout.log",
-    "stderr.log",
-    "terminal.log",
-];
+/// What came of a job, besides its artifacts.
+const RESULT: [&str; 6] = [CHANGES, PATCH, MANIFEST, POLICY, EGRESS, "edit_result.json"];
+/// What is said about it, and what it said.
+const ACCOUNT: [&str; 4] = [STATEMENT, "stdout.log", "stderr.log", "terminal.log"];
 
 /// Paths below the checkout, as a person writes them.
 pub(super) fn declared(paths: &[OsString]) -> anyhow::Result<Vec<RelPath>> {
@@ -73,7 +67,7 @@ impl Out {
 
     /// Copies what the run's directory holds, and the summary.
     pub(super) fn fill(&mut self, run: &Path, summary: &Summary) -> anyhow::Result<()> {
-        for name in KEPT {
+        for name in RESULT.into_iter().chain(ACCOUNT) {
             let source = match File::open(run.join(name)) {
                 Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => continue,
                 opened => opened?,
@@ -129,4 +123,23 @@ pub(super) fn artifacts(
         std::fs::remove_dir(&directory)?;
     }
     Ok(ArtifactSummary::of(copied, place.join(ARTIFACTS)))
+}
+
+/// What came of a job, as the one stream a control plane takes.
+pub(super) fn result_tree(run: &Path) -> anyhow::Result<()> {
+    let directory = run.join("result");
+    DirBuilder::new().mode(0o700).create(&directory)?;
+    for name in RESULT {
+        match std::fs::hard_link(run.join(name), directory.join(name)) {
+            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => {}
+            linked => linked.with_context(|| format!("putting {name} into the result"))?,
+        }
+    }
+    if run.join(ARTIFACTS).exists() {
+        std::fs::rename(run.join(ARTIFACTS), directory.join(ARTIFACTS))?;
+    }
+    let path = run.join(Stream::Result.file());
+    let target = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+    pack_result(File::open(&directory)?.as_fd(), target).context("packing the result")?;
+    Ok(std::fs::remove_dir_all(&directory)?)
 }

@@ -12,10 +12,12 @@ mod egress;
 mod export;
 mod finding;
 mod gather;
+mod given_out;
 mod listener;
 mod model;
 mod outlet;
 mod record;
+mod request;
 mod rules;
 mod shortage;
 mod sink;
@@ -33,8 +35,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pond_policy::backend::{Backend, Strength};
-use pond_policy::capability::Requirement;
+use pond_policy::backend::Backend;
 use pond_policy::duration::Timeout;
 use pond_policy::operator::Operator;
 use pond_policy::profile::{Commands, Network};
@@ -45,12 +46,16 @@ use pond_sandbox::native::{Launcher, LauncherFault, Native, Provided, Tool};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
-use pond_wire::jail::Console;
-use pond_worker::path::RelPath;
+use pond_wire::jail::HomeFile;
+use pond_worker::collect::Ignored;
 
 pub(crate) use args::RunArgs;
 pub(crate) use finding::{Finding, Kind};
+pub(crate) use given_out::carry_out_order;
+use model::{Key, Wish};
 use outlet::{Outlet, Patience};
+use request::{Asker, Manner, View};
+pub(crate) use request::{Commission, Request};
 use summary::Summary;
 pub(crate) use verdict::Verdict;
 
@@ -77,23 +82,6 @@ pub(crate) fn main(args: &RunArgs, launcher: Begun) -> ExitCode {
     }
 }
 
-/// Everything a run was asked for, understood.
-#[derive(Debug)]
-struct Request<'a> {
-    args: &'a RunArgs,
-    policy: &'a SandboxPolicy,
-    backend: Backend,
-    env: Vec<(String, String)>,
-    artifacts: Vec<RelPath>,
-    tools: Vec<Provided>,
-    console: Console,
-    resolvers: &'a [SocketAddr],
-    /// The job, once something of it may have run.
-    begun: RefCell<Option<JobName>>,
-    /// Where the job may go, until its gateway is started.
-    way_out: RefCell<Option<(egress::Plan, Option<model::Chosen>)>>,
-}
-
 /// What a command line means, as far as it can be known without touching anything.
 #[derive(Debug)]
 struct Resolved {
@@ -111,8 +99,8 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     large_enough_files(policy)?;
     let console = terminal::console(args.terminal())?;
     let program = args.argv.first().map_or("", String::as_str);
-    let choose = |wish: &String| model::choose(operator, wish, args.max_cost_cents, program);
-    let model = args.model.as_ref().map(choose).transpose()?;
+    let wish = |model| Wish { model, max_cost_cents: args.max_cost_cents, program, key: Key::OfOperator };
+    let model = args.model.as_deref().map(|model| model::choose(operator, &wish(model))).transpose()?;
     let network = if policy.profile().is_confined() {
         Some(egress::plan(policy, operator, &args.allow_hosts, model.is_some())?)
     } else if model.is_some() {
@@ -123,42 +111,66 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     let led = network.iter().flat_map(|network| network.env.clone());
     let led = led.chain(model.iter().flat_map(|model| model.harness.env.clone())).collect();
     let env = terminal::environment(console, environment(led, &args.env)?);
-    let artifacts = export::declared(&args.artifacts)?;
-    let tools = tools(&args.tools)?;
-    let way_out = RefCell::new(network.map(|network| (network, model)));
+    let home = model.iter().flat_map(|model| model.harness.files.clone());
     let request = Request {
-        args,
+        asker: Asker::Person,
+        argv: &args.argv,
         policy,
-        backend: backend(policy),
+        backend: request::backend(policy),
+        checkout: &args.checkout,
+        view: if args.snapshot { View::Snapshot } else { View::Live },
         env,
-        artifacts,
-        tools,
+        home: home.map(|(path, content)| HomeFile { path, content }).collect(),
+        artifacts: export::declared(&args.artifacts)?,
+        ignored: if args.keep_ignored { Ignored::Keep } else { Ignored::LeaveOut },
+        tools: tools(&args.tools)?,
         console,
+        manner: args.manner(),
+        out: args.out.as_deref(),
         resolvers: &resolved.resolvers,
         begun: RefCell::default(),
-        way_out,
+        way_out: RefCell::new(network.map(|network| (network, model))),
     };
-    let state = runs::state()?;
+    if !policy.profile().is_confined()
+        && let Some(flag) = args.idle_unconfined()
+    {
+        bail!(
+            "{flag} means nothing without a sandbox, and {} has none; leave one of them out",
+            policy.profile().name()
+        );
+    }
+    Ok(carry_out(&request, runs::state()?, launcher)?.returncode)
+}
+
+/// Runs what was asked for, and writes down that it was.
+fn carry_out(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::Result<Ran> {
+    let (policy, argv) = (request.policy, request.argv);
     let audit = Audit::open(&state)?;
     let backend = if policy.profile().is_confined() { request.backend.name() } else { "none" };
-    let command = audit::Command { argv: &args.argv, profile: policy.profile().name(), backend };
+    let command = audit::Command { argv, profile: policy.profile().name(), backend };
     if policy.posture().commands == Commands::Allowlisted
-        && let Err(denied) = pond_policy::command::check(&args.argv)
+        && let Err(denied) = pond_policy::command::check(argv)
     {
         audit.append(&command, &Fate::Denied(denied.code()))?;
         bail!("{denied} [{}]; {}", denied.code(), denied.hint());
     }
     let ran = if policy.profile().is_confined() {
-        confined(&request, state, launcher)
+        confined(request, state, launcher)
     } else {
         drop(launcher);
-        unconfined::run(&request)
+        unconfined::run(request)
     };
     match ran {
         Ok(ran) => {
-            let Ran { id, returncode, elapsed, timed_out } = ran;
-            audit.append(&command, &Fate::Ran { id: id.as_str(), returncode, elapsed, timed_out })?;
-            Ok(returncode)
+            let Ran { id, returncode, elapsed, timed_out } = &ran;
+            let fate = Fate::Ran {
+                id: id.as_str(),
+                returncode: *returncode,
+                elapsed: *elapsed,
+                timed_out: *timed_out,
+            };
+            audit.append(&command, &fate)?;
+            Ok(ran)
         }
         Err(fault) => {
             let begun = request.begun.take();
@@ -173,19 +185,18 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
 
 /// What the audit log says of a command that ran.
 #[derive(Debug)]
-struct Ran {
-    id: JobName,
-    returncode: u8,
+pub(crate) struct Ran {
+    pub(crate) id: JobName,
+    pub(crate) returncode: u8,
     elapsed: Duration,
     timed_out: bool,
 }
 
 fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::Result<Ran> {
-    let (args, policy) = (request.args, request.policy);
     let backend = request.backend;
-    enforceable(policy, backend)?;
+    enforceable(request.policy, backend)?;
     // Before anything is started: most of what a person gets wrong is wrong here.
-    let checkout = Checkout::open(&args.checkout)?;
+    let checkout = Checkout::open(request.checkout)?;
     checkout.keep_apart(&state)?;
     let mut provider = match backend {
         Backend::Native => Provider::Native(Native::with(state, launcher?)?),
@@ -196,7 +207,7 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
         }
     };
     let (id, summary) = attempt::run(&mut provider, request, &checkout)?;
-    report(args, &summary)?;
+    report(request.manner, &summary)?;
     let timed_out = summary.verdict == Verdict::TimedOut;
     Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
 }
@@ -220,16 +231,6 @@ fn policy(args: &RunArgs) -> Result<SandboxPolicy, Refusals> {
     let timeout = Timeout::parse(text)
         .map_err(|fault| refused(Refusal::new(Code::TimeoutInvalid, &path, fault.to_string())))?;
     policy.with_timeout(timeout, &path).map_err(refused)
-}
-
-/// The backend that was asked for, or the first that is strong enough.
-fn backend(policy: &SandboxPolicy) -> Backend {
-    match policy.requirement() {
-        Some(Requirement::Exact(backend)) => backend,
-        None | Some(Requirement::AtLeast(Strength::SharedKernel)) => Backend::Native,
-        Some(Requirement::AtLeast(Strength::UserKernel)) => Backend::Gvisor,
-        Some(Requirement::AtLeast(Strength::VirtualMachine)) => Backend::Firecracker,
-    }
 }
 
 /// Refuses what no backend can do yet, rather than do less than was asked.
@@ -305,12 +306,12 @@ fn new_name(now: jiff::Timestamp) -> anyhow::Result<JobName> {
 }
 
 /// The summary, for a reader who may stall as well: after a job that was stopped pond does not wait for them either.
-fn report(args: &RunArgs, summary: &Summary) -> anyhow::Result<()> {
+fn report(manner: Manner, summary: &Summary) -> anyhow::Result<()> {
     let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
-    let (to, text) = match (args.json, args.quiet) {
-        (true, _) => (stdout.as_fd(), serde_json::to_string_pretty(summary)? + "\n"),
-        (false, false) => (stderr.as_fd(), summary.lines()),
-        (false, true) => return Ok(()),
+    let (to, text) = match manner {
+        Manner::Json => (stdout.as_fd(), serde_json::to_string_pretty(summary)? + "\n"),
+        Manner::Summary => (stderr.as_fd(), summary.lines()),
+        Manner::Quiet => return Ok(()),
     };
     let interrupt = pond_sys::signal::interrupts()?;
     let patience = match summary.verdict.was_stopped() {

@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use anyhow::{Context, bail};
 use pond_policy::harness::{self, Agent, DUMMY_ENTROPY, Harness, Values, dummy_key};
 use pond_policy::operator::{Credential, Model, Operator};
+use pond_seal::Secret;
 use pond_wire::gateway::broker::{self as wire, MAX_KEY_BYTES};
 use pond_wire::gateway::doors::BROKER;
 use rustix::fs::OFlags;
@@ -30,33 +31,75 @@ pub(super) struct Chosen {
     pub(super) order: wire::Broker,
     pub(super) key: OwnedFd,
     pub(super) harness: Harness,
+    /// The id the job asks for, and the key it has for that.
+    id: String,
+    dummy: String,
 }
 
-/// Finds the model `wish` names and prepares everything for it. `program` is what the job will run.
-pub(super) fn choose(
-    operator: &Operator,
-    wish: &str,
-    max_cost_cents: u64,
-    program: &str,
-) -> anyhow::Result<Chosen> {
-    let (name, id) = wish.split_once(':').map_or((wish, None), |(name, id)| (name, Some(id)));
+/// Which model a run wants, and what for.
+pub(super) struct Wish<'a> {
+    /// `NAME` or `NAME:ID`.
+    pub(super) model: &'a str,
+    pub(super) max_cost_cents: u64,
+    /// What the job will run.
+    pub(super) program: &'a str,
+    pub(super) key: Key<'a>,
+}
+
+/// Where a model's key comes from.
+pub(super) enum Key<'a> {
+    /// From where the operator's file says.
+    OfOperator,
+    /// It was released for this job.
+    Released(&'a Secret),
+}
+
+/// Finds the model that is wished for and prepares everything for it.
+pub(super) fn choose(operator: &Operator, wish: &Wish<'_>) -> anyhow::Result<Chosen> {
+    let Wish { model: wished, max_cost_cents, program, key } = wish;
+    let (name, id) = wished.split_once(':').map_or((*wished, None), |(name, id)| (name, Some(id)));
     let model = operator.model(name).with_context(|| unknown(operator, name))?;
     let id = match id {
         None => model.ids.first().map(|(id, _)| id.as_str()).context("the model lists no id")?,
         Some(id) if model.ids.iter().any(|(known, _)| known == id) => id,
         Some(id) => bail!("model {name} does not list {id:?} in pond.toml"),
     };
-    let key = read_key(&model.credential).with_context(|| format!("reading the key of model {name}"))?;
+    let key = match key {
+        Key::OfOperator => read_key(&model.credential),
+        Key::Released(secret) => usable(Zeroizing::new(secret.expose().to_vec())),
+    };
+    let key = key.with_context(|| format!("reading the key of model {name}"))?;
     let mut entropy = [0; DUMMY_ENTROPY];
     rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())?;
     let dummy = dummy_key(model.api, key.len(), &entropy);
     let harness = harness(model, id, &dummy, program)?;
     let ca_pem = model.ca_file.as_deref().map(certificates).transpose()?;
-    let served = wire::Model::new(model, ca_pem, dummy);
+    let served = wire::Model::new(model, ca_pem, dummy.clone());
     let ceiling_microcents =
         max_cost_cents.checked_mul(MICROCENTS).context("--max-cost-cents is more than anybody has")?;
     let order = wire::Broker { models: vec![served], ceiling_microcents, body_bytes: BODY_BYTES };
-    Ok(Chosen { order, key: through_a_pipe(&key)?, harness })
+    Ok(Chosen { order, key: through_a_pipe(&key)?, harness, id: id.to_owned(), dummy })
+}
+
+/// Fills in a stage's own files for `$HOME`.
+pub(super) fn fill(
+    files: &[(String, String)],
+    model: Option<&Chosen>,
+    secret: &dyn Fn(&str) -> Option<String>,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let broker_url = format!("http://{BROKER}");
+    let given = model.map(|model| (model.id.as_str(), model.dummy.as_str()));
+    let (id, dummy) = given.unwrap_or_default();
+    let values = Values { model: id, broker_url: &broker_url, dummy_key: dummy, secret };
+    let filled = |(path, text): &(String, String)| {
+        let of_a_model = ["{{MODEL}}", "{{BROKER_URL}}", "{{SECRET:MODEL_KEY}}"];
+        if given.is_none() && of_a_model.iter().any(|name| text.contains(name)) {
+            bail!("{path} is about a model, and the stage names none");
+        }
+        let text = harness::fill(text, &values).with_context(|| format!("filling in {path}"))?;
+        Ok((path.clone(), text))
+    };
+    files.iter().map(filled).collect()
 }
 
 fn unknown(operator: &Operator, name: &str) -> String {
@@ -80,12 +123,15 @@ fn harness(model: &Model, id: &str, dummy: &str, program: &str) -> anyhow::Resul
 }
 
 fn read_key(credential: &Credential) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-    let mut key = match credential {
+    usable(match credential {
         Credential::Env(variable) => {
             settings::secret(variable).with_context(|| format!("the variable {variable} is not set"))?
         }
         Credential::File(path) => read_private(path)?,
-    };
+    })
+}
+
+fn usable(mut key: Zeroizing<Vec<u8>>) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     while key.last().is_some_and(u8::is_ascii_whitespace) {
         key.pop();
     }

@@ -19,6 +19,7 @@ use pond_seal::result as said;
 use pond_seal::statement::Statement;
 use pond_wire::contract;
 use pond_wire::gateway::Reach;
+use pond_wire::jail::Console;
 use pond_worker::collect::{digest_before, empty_manifest};
 use pond_worker::supervise::{Ended, Stream};
 use serde::Serialize;
@@ -98,7 +99,11 @@ pub(super) type Failed = (Unsigned, anyhow::Error);
 
 /// Writes `policy.json`, while the plan of the network is still there, and fetches the key.
 pub(super) fn prepare(request: &Request<'_>, run: &Path, state: &StateDir) -> Result<Prepared, Failed> {
-    let key = store::signing_key(state).map_err(|fault| (Unsigned::SigningKey, fault))?;
+    let key = match request.commission() {
+        None => store::signing_key(state),
+        Some(commission) => store::worker_key(commission.key),
+    };
+    let key = key.map_err(|fault| (Unsigned::SigningKey, fault))?;
     let written = held_to(request).and_then(|text| {
         write(&run.join(POLICY), &text)?;
         Ok(said::FileDigest { sha256: Digest::of(&text), bytes: u64::try_from(text.len())? })
@@ -150,14 +155,19 @@ impl Facts<'_> {
         let profile = request.policy.profile().name().to_owned();
         let usage = &ended.over.usage;
         let result = said::RunResult {
-            job: said::Job { id: self.record.job().as_str().to_owned(), attempt: 1, lease: None },
-            command_sha256: command_digest(&request.args.argv)?,
+            job: self.job(),
+            command_sha256: command_digest(request.argv)?,
             input: self.input()?,
             output: self.output()?,
             outcome: outcome(verdict)?,
             exit_code: verdict.code(),
             logs: self.logs()?,
-            policy: said::Policy { profile, sha256, bytes },
+            policy: said::Policy {
+                profile,
+                sha256,
+                bytes,
+                offered_sha256: request.commission().map(|commission| commission.policy),
+            },
             backend: said::Backend {
                 name: request.backend.name().to_owned(),
                 evidence: self.evidence(),
@@ -184,6 +194,17 @@ impl Facts<'_> {
         Ok(Statement { subject: self.subject()?, result })
     }
 
+    fn job(&self) -> said::Job {
+        match self.request.commission() {
+            None => said::Job { id: self.record.job().as_str().to_owned(), attempt: 1, lease: None },
+            Some(commission) => said::Job {
+                id: commission.job.clone(),
+                attempt: commission.attempt,
+                lease: Some(commission.lease.clone()),
+            },
+        }
+    }
+
     fn file(&self, name: &str) -> anyhow::Result<said::FileDigest> {
         digest_of(&self.directory.join(name)).with_context(|| format!("reading {name}"))
     }
@@ -196,18 +217,15 @@ impl Facts<'_> {
     }
 
     fn input(&self) -> anyhow::Result<said::Input> {
-        let kind = match self.base {
-            BaseSummary::Live { changed_meanwhile: false } => said::InputKind::Checkout,
-            BaseSummary::Live { changed_meanwhile: true } => said::InputKind::CheckoutChangedMeanwhile,
-            BaseSummary::Snapshot { .. } => said::InputKind::Snapshot,
+        let tree_sha256 = self.request.commission().map(|commission| commission.input);
+        let kind = match (self.base, tree_sha256) {
+            (BaseSummary::Live { changed_meanwhile: false }, Some(_)) => said::InputKind::Bundle,
+            (BaseSummary::Live { changed_meanwhile: false }, None) => said::InputKind::Checkout,
+            (BaseSummary::Live { changed_meanwhile: true }, _) => said::InputKind::CheckoutChangedMeanwhile,
+            (BaseSummary::Snapshot { .. }, _) => said::InputKind::Snapshot,
         };
         let before = self.gathered.record().map(|record| digest_before(&record.changes)).transpose()?;
-        Ok(said::Input {
-            kind,
-            tree_sha256: None,
-            changed_paths_sha256: before,
-            head_commit: self.head.clone(),
-        })
+        Ok(said::Input { kind, tree_sha256, changed_paths_sha256: before, head_commit: self.head.clone() })
     }
 
     fn output(&self) -> anyhow::Result<said::Output> {
@@ -227,8 +245,8 @@ impl Facts<'_> {
 
     fn logs(&self) -> anyhow::Result<Vec<said::Log>> {
         let streams = match self.request.console {
-            pond_wire::jail::Console::Pipes => vec![Stream::Stdout, Stream::Stderr],
-            pond_wire::jail::Console::Terminal { .. } => vec![Stream::Terminal],
+            Console::Pipes => vec![Stream::Stdout, Stream::Stderr],
+            Console::Terminal { .. } => vec![Stream::Terminal],
         };
         let log = |stream: Stream| {
             let name = match stream {
@@ -244,7 +262,11 @@ impl Facts<'_> {
             };
             Ok(said::Log { stream: name, sha256, bytes, truncated })
         };
-        streams.into_iter().map(log).collect()
+        let result = self.request.commission().map(|_| {
+            let said::FileDigest { sha256, bytes } = self.file(said::Stream::Result.file())?;
+            Ok(said::Log { stream: said::Stream::Result, sha256, bytes, truncated: false })
+        });
+        streams.into_iter().map(log).chain(result).collect()
     }
 
     fn evidence(&self) -> said::Evidence {

@@ -25,6 +25,17 @@ impl Agent {
         }
     }
 
+    /// The program that starts this agent.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude",
+            Self::Codex => "codex",
+            Self::GeminiCli => "gemini",
+            Self::Opencode => "opencode",
+            Self::Aider => "aider",
+        }
+    }
+
     pub const fn speaks(self, api: Api) -> bool {
         match (self, api) {
             (Self::ClaudeCode, Api::Anthropic)

@@ -127,12 +127,20 @@ pub(super) fn read(
     settings: &Settings,
     refusals: &mut Refusals,
 ) -> Option<Executor> {
-    let object = item.object(refusals)?;
+    judge(&item.object(refusals)?, project, settings, refusals)
+}
+
+pub(super) fn judge(
+    object: &Object<'_>,
+    project: Option<&Project>,
+    settings: &Settings,
+    refusals: &mut Refusals,
+) -> Option<Executor> {
     let kind = object.item(&KIND).and_then(|item| item.choice(ExecutorKind::from_name, refusals));
-    let program = read_program(&object, refusals);
+    let program = read_program(object, refusals);
     let model = object.item(&MODEL).and_then(|item| item.text(refusals)).map(str::to_owned);
-    let harness_files = read_map(&object, &HARNESS_FILES, refusals);
-    let env = read_map(&object, &ENV, refusals);
+    let harness_files = read_map(object, &HARNESS_FILES, refusals);
+    let env = read_map(object, &ENV, refusals);
     let artifacts = object.item(&ARTIFACTS).map(|item| read_list(item, refusals)).unwrap_or_default();
     let timeout = object.item(&TIMEOUT).and_then(|item| item.quantity(Timeout::parse, refusals));
     let dispatch = object.item(&SANDBOX).and_then(|item| read_sandbox(item, project, settings, refusals))?;
@@ -140,7 +148,7 @@ pub(super) fn read(
     let profile = dispatch.block.profile();
     let timeout = timeout.unwrap_or(profile.time().default);
     let program = program?;
-    check_joint(&object, profile, &program, timeout, refusals);
+    check_joint(object, profile, &program, timeout, refusals);
     Some(Executor { kind: kind?, program, model, harness_files, env, artifacts, timeout, dispatch })
 }
 

@@ -127,6 +127,14 @@ pub fn preflight(document: &Node, settings: &Settings) -> Result<Run, Refusals> 
     refusals.finish(run)
 }
 
+/// Reads one stage's executor on the machine that will run it, and decides it as dispatch did.
+pub fn executor(document: &Node, project: &Project, settings: &Settings) -> Result<Executor, Refusals> {
+    let mut refusals = Refusals::default();
+    let object = executor::SHAPE.read(document, &Path::root(), &mut refusals);
+    let read = object.and_then(|object| executor::judge(&object, Some(project), settings, &mut refusals));
+    refusals.finish(read)
+}
+
 fn read(document: &Node, settings: &Settings, refusals: &mut Refusals) -> Option<Run> {
     let object = RUN_SHAPE.read(document, &Path::root(), refusals)?;
     let project =

@@ -33,6 +33,7 @@ pub(crate) fn sample() -> RunResult {
             profile: "untrusted-code-write".to_owned(),
             sha256: Digest::of(b"policy"),
             bytes: 6,
+            offered_sha256: Some(Digest::of(b"sandbox")),
         },
         backend: Backend {
             name: "native".to_owned(),

@@ -1,0 +1,144 @@
+//! What the daemon tells the process that runs one job, and what that process answers: one socket, which is its standard input.
+//!
+//! Zone: host, both ends. First a frame with the order, then two frames per secret, then an empty one; whoever ends the
+//! socket after that ends the job. Answers are lines of JSON. Secrets are in these frames and in no argument, variable or file.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use pond_seal::{Digest, Secret};
+use serde::{Deserialize, Serialize};
+
+/// An executor is at most as large as an offer.
+const MOST_FRAME: usize = 2 << 20;
+const MOST_SECRETS: usize = 64;
+/// One answer.
+pub const MOST_LINE: usize = 16 << 10;
+
+/// One job, as a control plane offered it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobOrder {
+    pub worker: String,
+    pub tenant: String,
+    pub job: String,
+    pub attempt: u32,
+    pub epoch: u64,
+    pub input: Digest,
+    pub policy: Digest,
+    /// The stage's executor, as JSON text.
+    pub executor: String,
+    /// How long the job may take in all.
+    pub deadline_seconds: u32,
+    /// Where the source lies: a private directory.
+    pub checkout: PathBuf,
+    /// Where records and results of this worker's jobs lie.
+    pub state: PathBuf,
+    /// What the statement is signed with.
+    pub key: PathBuf,
+}
+
+/// What the process that runs a job says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
+pub enum JobAnswer {
+    /// What the job has cost until now.
+    Spent { cost_microcents: u64, egress_bytes: u64 },
+    /// The job is over; its statement and its result lie in the directory of this run.
+    Ended { run: String },
+    /// Nothing ran, or what ran cannot be told.
+    Failed { code: String, message: String },
+}
+
+/// A secret and its name.
+pub type NamedSecret = (String, Secret);
+
+pub fn send(to: &mut impl Write, order: &JobOrder, secrets: &[NamedSecret]) -> io::Result<()> {
+    frame(to, &serde_json::to_vec(order)?)?;
+    for (name, secret) in secrets {
+        frame(to, name.as_bytes())?;
+        frame(to, secret.expose())?;
+    }
+    frame(to, b"")?;
+    to.flush()
+}
+
+pub fn receive(from: &mut impl Read) -> io::Result<(JobOrder, Vec<NamedSecret>)> {
+    let order = serde_json::from_slice(&framed(from)?)?;
+    let mut secrets = Vec::new();
+    loop {
+        let name = framed(from)?;
+        if name.is_empty() {
+            return Ok((order, secrets));
+        }
+        if secrets.len() == MOST_SECRETS {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let name = String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData)?;
+        secrets.push((name, Secret::new(framed(from)?)));
+    }
+}
+
+/// One line.
+pub fn answer(to: &mut impl Write, answer: &JobAnswer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    to.write_all(&line)
+}
+
+fn frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    to.write_all(&length.to_be_bytes())?;
+    to.write_all(bytes)
+}
+
+fn framed(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+    if length > MOST_FRAME {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order() -> JobOrder {
+        JobOrder {
+            worker: "w".to_owned(),
+            tenant: "t".to_owned(),
+            job: "j".to_owned(),
+            attempt: 1,
+            epoch: 2,
+            input: Digest::of(b"in"),
+            policy: Digest::of(b"policy"),
+            executor: "{}".to_owned(),
+            deadline_seconds: 3,
+            checkout: "/c".into(),
+            state: "/s".into(),
+            key: "/k".into(),
+        }
+    }
+
+    #[test]
+    fn an_order_and_its_secrets_arrive() {
+        let mut bytes = Vec::new();
+        send(&mut bytes, &order(), &[("model".to_owned(), Secret::new(b"key".to_vec()))]).unwrap();
+        let (received, secrets) = receive(&mut bytes.as_slice()).unwrap();
+        assert_eq!(received, order());
+        let secrets: Vec<_> = secrets.iter().map(|(name, secret)| (name.as_str(), secret.expose())).collect();
+        assert_eq!(secrets, [("model", b"key".as_slice())]);
+        for cut in 0..bytes.len() {
+            assert!(
+                receive(&mut &bytes[..cut]).is_err_and(|fault| fault.kind() == io::ErrorKind::UnexpectedEof)
+            );
+        }
+        let huge = [u32::MAX.to_be_bytes().as_slice(), &bytes].concat();
+        assert!(receive(&mut huge.as_slice()).is_err_and(|fault| fault.kind() == io::ErrorKind::InvalidData));
+    }
+}

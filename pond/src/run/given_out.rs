@@ -1,0 +1,206 @@
+//! A job that a control plane gave to this machine, as a run. The executor is read and the policy resolved here, again, under
+//! this machine's own settings; nothing that was computed elsewhere is believed, and a policy other than the offered one ends
+//! the attempt before anything was started.
+
+use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use pond_policy::duration::Timeout;
+use pond_policy::harness::Agent;
+use pond_policy::name::{Name, Project};
+use pond_policy::node::Node;
+use pond_policy::operator::Operator;
+use pond_policy::path::Path as Place;
+use pond_policy::refusal::Refusals;
+use pond_policy::run::{Executor, Program};
+use pond_policy::sandbox::SandboxPolicy;
+use pond_policy::settings::Settings;
+use pond_sandbox::state::StateDir;
+use pond_seal::Digest;
+use pond_seal::result::Lease;
+use pond_wire::contract;
+use pond_wire::decode::decode_json;
+use pond_wire::jail::{Console, HomeFile};
+use pond_worker::collect::Ignored;
+use pond_worker::order::{JobOrder, NamedSecret};
+use pond_worker::path::RelPath;
+
+use super::model::{self, Chosen, Key, Wish};
+use super::request::{self, Asker, Commission, Manner, Request, View};
+use super::{Begun, Ran, carry_out, egress};
+use crate::{operator, settings};
+
+/// What one job may cost at most, whatever its run's budget: the control plane cancels earlier, this holds without it.
+const MAX_COST_CENTS: u64 = 1000;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OrderFault {
+    #[error("this worker refuses the stage: {}", .0.join("; "))]
+    Refused(Vec<String>),
+    #[error("the sandbox that was offered is not what its block means on this worker")]
+    Policy,
+    #[error(transparent)]
+    Run(#[from] anyhow::Error),
+}
+
+impl OrderFault {
+    /// Stable; the documents list it.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "executor_refused",
+            Self::Policy => "policy_mismatch",
+            Self::Run(_) => "job_failed",
+        }
+    }
+}
+
+impl From<Refusals> for OrderFault {
+    fn from(refusals: Refusals) -> Self {
+        let line = |refusal: pond_policy::refusal::Refusal| {
+            format!("{} [{}] {}", refusal.path, refusal.code, refusal.message)
+        };
+        Self::Refused(refusals.into_list().into_iter().map(line).collect())
+    }
+}
+
+/// What an order means on this machine.
+struct Meant {
+    executor: Executor,
+    policy: SandboxPolicy,
+    argv: Vec<String>,
+}
+
+/// Runs the job to its end. `stop` is readable when it shall end before.
+pub(crate) fn carry_out_order(
+    order: &JobOrder,
+    secrets: &[NamedSecret],
+    stop: BorrowedFd<'_>,
+    launcher: Begun,
+) -> Result<Ran, OrderFault> {
+    let meant = understand(order, &settings::sandbox()?)?;
+    let (operator, resolvers) = (operator::load()?, settings::resolvers()?);
+    let Meant { executor, policy, argv } = &meant;
+    let model = model_of(&operator, &meant, secrets)?;
+    let hosts: Vec<String> = executor.dispatch.block.allow_hosts().iter().map(ToString::to_string).collect();
+    let network = match policy.profile().is_confined() {
+        true => Some(egress::plan(policy, &operator, &hosts, model.is_some())?),
+        false => None,
+    };
+    let commission = Commission {
+        job: order.job.clone(),
+        attempt: order.attempt,
+        lease: Lease { worker: order.worker.clone(), epoch: order.epoch },
+        input: order.input,
+        policy: order.policy,
+        key: &order.key,
+        stop,
+    };
+    let led = network.iter().flat_map(|network| network.env.clone());
+    let led = led.chain(model.iter().flat_map(|model| model.harness.env.clone()));
+    let request = Request {
+        asker: Asker::ControlPlane(&commission),
+        argv,
+        policy,
+        backend: request::backend(policy),
+        checkout: &order.checkout,
+        view: View::Live,
+        env: led.chain(executor.env.iter().cloned()).collect(),
+        home: home(executor, model.as_ref(), secrets)?,
+        artifacts: artifacts(executor)?,
+        ignored: Ignored::LeaveOut,
+        tools: Vec::new(),
+        console: Console::Pipes,
+        manner: Manner::Quiet,
+        out: None,
+        resolvers: &resolvers,
+        begun: RefCell::default(),
+        way_out: RefCell::new(network.map(|network| (network, model))),
+    };
+    let state = StateDir::open(&order.state).map_err(anyhow::Error::from)?;
+    Ok(carry_out(&request, state, launcher)?)
+}
+
+fn understand(order: &JobOrder, settings: &Settings) -> Result<Meant, OrderFault> {
+    let document = decode_json(order.executor.as_bytes())?;
+    let tenant = Name::parse(&order.tenant).context("the offer's tenant is no name")?;
+    let executor = pond_policy::run::executor(&document, &Project::from(tenant), settings)?;
+    let timeout = executor.timeout;
+    let place = Place::root().field("sandbox");
+    let policy = pond_policy::sandbox::resolve_at(&place, block(&document), settings)?;
+    let one = |refusal| {
+        let mut refusals = Refusals::default();
+        refusals.add(refusal);
+        refusals
+    };
+    let policy = policy.with_timeout(timeout, &Place::root().field("timeout")).map_err(one)?;
+    let canonical = contract::SandboxPolicy::from(&policy).canonical().map_err(anyhow::Error::from)?;
+    if Digest::of(&canonical) != order.policy {
+        return Err(OrderFault::Policy);
+    }
+    let argv = match &executor.program {
+        Program::Command(argv) => argv.clone(),
+        Program::Agent(name) => {
+            let agent =
+                Agent::from_name(name.as_str()).with_context(|| format!("there is no agent {name}"))?;
+            vec![agent.program().to_owned()]
+        }
+    };
+    let policy = within(policy, order.deadline_seconds)?;
+    Ok(Meant { executor, policy, argv })
+}
+
+fn block(document: &Node) -> Option<&Node> {
+    let Node::Map(fields) = document else { return None };
+    fields.iter().find(|(name, _)| name == "sandbox").map(|(_, block)| block)
+}
+
+/// The policy's own time limit, or what is left until the control plane's, whichever is shorter.
+fn within(policy: SandboxPolicy, seconds: u32) -> Result<SandboxPolicy, OrderFault> {
+    if Duration::from_secs(seconds.into()) >= policy.timeout().duration() {
+        return Ok(policy);
+    }
+    let timeout = Timeout::parse(&format!("{seconds}s")).context("the offer's deadline")?;
+    let place = Place::root().field("timeout");
+    Ok(policy.with_timeout(timeout, &place).map_err(|refusal| anyhow::anyhow!(refusal.message))?)
+}
+
+fn model_of(operator: &Operator, meant: &Meant, secrets: &[NamedSecret]) -> anyhow::Result<Option<Chosen>> {
+    let Some(wished) = &meant.executor.model else { return Ok(None) };
+    if !meant.policy.profile().is_confined() {
+        bail!("a model's key is kept from a job by its sandbox; {} has none", meant.policy.profile().name());
+    }
+    let name = wished.split_once(':').map_or(wished.as_str(), |(name, _)| name);
+    let key = secrets.iter().find(|(credential, _)| credential == name);
+    let (_, key) = key.with_context(|| format!("no credential was released for model {name}"))?;
+    let program = meant.argv.first().map_or("", String::as_str);
+    let wish = Wish { model: wished, max_cost_cents: MAX_COST_CENTS, program, key: Key::Released(key) };
+    model::choose(operator, &wish).map(Some)
+}
+
+/// The agent's own files, then the stage's, which may say otherwise.
+fn home(
+    executor: &Executor,
+    model: Option<&Chosen>,
+    secrets: &[NamedSecret],
+) -> anyhow::Result<Vec<HomeFile>> {
+    let model_name = executor.model.as_deref().and_then(|wished| wished.split(':').next());
+    let secret = |name: &str| {
+        // The model's key is the gateway's alone.
+        let named = secrets.iter().find(|(of, _)| of == name && Some(name) != model_name);
+        named.and_then(|(_, secret)| String::from_utf8(secret.expose().to_vec()).ok())
+    };
+    let own = model::fill(&executor.harness_files, model, &secret)?;
+    let of_agent = model.iter().flat_map(|model| model.harness.files.clone());
+    let of_agent = of_agent.filter(|(path, _)| !own.iter().any(|(other, _)| other == path));
+    let files: Vec<_> = of_agent.chain(own.iter().cloned()).collect();
+    Ok(files.into_iter().map(|(path, content)| HomeFile { path, content }).collect())
+}
+
+fn artifacts(executor: &Executor) -> anyhow::Result<Vec<RelPath>> {
+    let path = |text: &String| {
+        RelPath::from_bytes(text.as_bytes()).with_context(|| format!("the artifact {text:?}"))
+    };
+    executor.artifacts.iter().map(path).collect()
+}
