@@ -9,6 +9,7 @@ use pond_sandbox::native::Launcher;
 
 use crate::apply_cmd::ApplyArgs;
 use crate::attack::AttackArgs;
+use crate::client::ServerArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
@@ -140,9 +141,14 @@ pub(crate) struct Resolve {
 pub(crate) struct Preflight {
     /// The run document, as JSON or YAML; `-` reads standard input.
     pub(crate) file: PathBuf,
+    /// Have the control plane judge it, under its own settings and with its own projects.
+    #[arg(long)]
+    pub(crate) remote: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// What `pond run` is asked for, with the launcher it begins with.

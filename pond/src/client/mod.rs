@@ -43,6 +43,11 @@ impl ServerArgs {
         self.server.is_some() || settings::server().url.is_some()
     }
 
+    /// Whether it was named here.
+    pub(crate) fn is_given(&self) -> bool {
+        self.server.is_some()
+    }
+
     pub(crate) fn address(&self) -> Result<Address, ClientFault> {
         let text = self.server.clone().or(settings::server().url).unwrap_or_else(|| USUAL.to_owned());
         let address = Address::parse(&text).ok_or(ClientFault::Address { text })?;

@@ -84,8 +84,7 @@ pub(crate) fn main(args: &SubmitArgs) -> ExitCode {
 }
 
 async fn submit(server: &Arc<Server>, args: &SubmitArgs, text: &str) -> anyhow::Result<ExitCode> {
-    let preflight = Call::new(Method::POST, Target::new(&["preflight"]), Content::Document(text.into()));
-    let accepted: Accepted = server.json(preflight).await?;
+    let accepted = preflight(server, text).await?;
     if !args.json {
         accepted.warnings.iter().for_each(warn);
     }
@@ -108,6 +107,12 @@ async fn submit(server: &Arc<Server>, args: &SubmitArgs, text: &str) -> anyhow::
     }
     output::say(&format!("pond: submitted; to watch it: pond logs -f {}", output::plain(&reply.run)));
     Ok(output::lines(&output::plain(&reply.run)))
+}
+
+/// The server's verdict on a document; its faults are the fault.
+pub(crate) async fn preflight(server: &Server, text: &str) -> Result<Accepted, ClientFault> {
+    let content = Content::Document(text.into());
+    server.json(Call::new(Method::POST, Target::new(&["preflight"]), content)).await
 }
 
 async fn send(
@@ -145,7 +150,7 @@ fn random_key() -> Result<String, ClientFault> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn warn(warning: &Warning) {
+pub(crate) fn warn(warning: &Warning) {
     let Warning { code, path, message } = warning;
     output::say(&output::plain(&format!("pond: warning: {path}: {message} [{code}]")));
 }
