@@ -9,11 +9,21 @@ use pond_sandbox::native::Launcher;
 
 use crate::apply_cmd::ApplyArgs;
 use crate::attack::AttackArgs;
+use crate::client::ServerArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
 use crate::output::REFUSED;
 use crate::proof::key_cmd::{self, Key};
+use crate::remote::cancel::{self, CancelArgs};
+use crate::remote::egress::{self, Egress};
+use crate::remote::fetch::{self, FetchArgs};
+use crate::remote::logs::{self, LogsArgs};
+use crate::remote::project::{self, Project};
+use crate::remote::secret::{self, Secret};
+use crate::remote::show::{self, ShowArgs};
+use crate::remote::submit::{self, SubmitArgs};
+use crate::remote::token::{self, Token};
 use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
@@ -34,6 +44,11 @@ enum Command {
     Run(Box<RunArgs>),
     Apply(ApplyArgs),
     Runs(RunsArgs),
+    Submit(Box<SubmitArgs>),
+    Show(ShowArgs),
+    Logs(LogsArgs),
+    Cancel(CancelArgs),
+    Fetch(FetchArgs),
     Explain(ExplainArgs),
     Allow(AllowArgs),
     Deny(DenyArgs),
@@ -49,9 +64,21 @@ enum Command {
     Policy(Policy),
     /// Check a whole run document, without running anything.
     Preflight(Preflight),
-    /// This machine as one that runs jobs for a control plane.
+    /// Secrets of the control plane: stored and replaced, never shown.
+    #[command(subcommand)]
+    Secret(Secret),
+    /// Projects of the control plane: each run belongs to one.
+    #[command(subcommand)]
+    Project(Project),
+    /// Hosts that the control plane allows a project.
+    #[command(subcommand)]
+    Egress(Egress),
+    /// The machines that run jobs for a control plane, and this one as one of them.
     #[command(subcommand)]
     Worker(Worker),
+    /// Tokens of the control plane's API.
+    #[command(subcommand)]
+    Token(Token),
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
@@ -114,9 +141,14 @@ pub(crate) struct Resolve {
 pub(crate) struct Preflight {
     /// The run document, as JSON or YAML; `-` reads standard input.
     pub(crate) file: PathBuf,
+    /// Have the control plane judge it, under its own settings and with its own projects.
+    #[arg(long)]
+    pub(crate) remote: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// What `pond run` is asked for, with the launcher it begins with.
@@ -136,6 +168,15 @@ pub(crate) fn any() -> ExitCode {
         Command::Run(args) => run::main(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
+        Command::Submit(args) => submit::main(&args),
+        Command::Show(args) => show::main(&args),
+        Command::Logs(args) => logs::main(&args),
+        Command::Cancel(args) => cancel::main(&args),
+        Command::Fetch(args) => fetch::main(&args),
+        Command::Secret(command) => secret::main(&command),
+        Command::Project(command) => project::main(&command),
+        Command::Egress(command) => egress::main(&command),
+        Command::Token(command) => token::main(&command),
         Command::Explain(args) => explain::main(&args),
         Command::Allow(args) => rules_cmd::allow(args),
         Command::Deny(args) => rules_cmd::deny(args),

@@ -21,6 +21,16 @@ pub(crate) fn document(file: &FilePath) -> Result<Node, Refusals> {
     decode(&bytes?)
 }
 
+/// The same as text, for somebody else to decode.
+pub(crate) fn text(file: &FilePath) -> Result<String, Refusals> {
+    let bytes = if file.as_os_str() == "-" { from_stdin() } else { from_file(file) };
+    let bytes = bytes?;
+    if bytes.len() > MOST_BYTES {
+        return Err(unreadable(format!("the document has more than {MOST_BYTES} bytes")).into());
+    }
+    Ok(String::from_utf8(bytes).map_err(|_| unreadable("the document is not text in UTF-8".to_owned()))?)
+}
+
 fn from_stdin() -> Result<Vec<u8>, Refusal> {
     if stdin().is_terminal() {
         return Err(unreadable(

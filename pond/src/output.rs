@@ -59,6 +59,26 @@ fn faults(refusals: Refusals) -> String {
     text + &format!("refused: {} {faults}, nothing was run", list.len())
 }
 
+/// Columns as wide as their widest cell; the last is as long as it is. No cell can break out of its line.
+pub(crate) fn table<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = [header.map(str::to_owned)]
+        .into_iter()
+        .chain(rows.into_iter().map(|row| row.map(|cell| plain(&cell))))
+        .collect();
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// One line, whatever names got into it: what a terminal would obey or reorder is shown by number.
 pub(crate) fn plain(text: &str) -> String {
     let is_tricky = |c: char| {

@@ -7,9 +7,13 @@ use pond_policy::run::{self, Run};
 use pond_wire::contract;
 
 use crate::cli::Preflight;
-use crate::{input, output, settings};
+use crate::remote::submit;
+use crate::{client, input, output, settings};
 
 pub(crate) fn preflight(args: &Preflight) -> ExitCode {
+    if args.remote || args.server.is_given() {
+        return remote(args);
+    }
     match (check(args), args.json) {
         (Ok(run), true) => output::json(&contract::Preflight::from(&run)),
         (Ok(run), false) => output::lines(&accepted(&run)),
@@ -20,6 +24,24 @@ pub(crate) fn preflight(args: &Preflight) -> ExitCode {
 fn check(args: &Preflight) -> Result<Run, Refusals> {
     let settings = settings::sandbox()?;
     run::preflight(&input::document(&args.file)?, &settings)
+}
+
+/// The control plane's word on it.
+fn remote(args: &Preflight) -> ExitCode {
+    let text = match input::text(&args.file) {
+        Ok(text) => text,
+        Err(refusals) => return output::refused(refusals, args.json),
+    };
+    client::ask(&args.server, args.json, async |server| {
+        let accepted = submit::preflight(server, &text).await?;
+        if args.json {
+            return Ok(output::json(&accepted));
+        }
+        accepted.warnings.iter().for_each(submit::warn);
+        let stages = if accepted.stages.len() == 1 { "stage" } else { "stages" };
+        let line = format!("ok: {} {stages} for project {}", accepted.stages.len(), accepted.project);
+        Ok(output::lines(&output::plain(&line)))
+    })
 }
 
 fn accepted(run: &Run) -> String {

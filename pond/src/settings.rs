@@ -39,6 +39,17 @@ pub(crate) enum OperatorFile {
     Usual(Option<PathBuf>),
 }
 
+/// The control plane that commands ask, and the token they show it.
+pub(crate) fn server() -> ServerSettings {
+    let set = |variable: &str| text(variable).filter(|text| !text.is_empty());
+    ServerSettings { url: set("POND_URL"), token: set("POND_TOKEN").map(Zeroizing::new) }
+}
+
+pub(crate) struct ServerSettings {
+    pub(crate) url: Option<String>,
+    pub(crate) token: Option<Zeroizing<String>>,
+}
+
 /// A variable that holds a key.
 pub(crate) fn secret(variable: &str) -> Option<Zeroizing<Vec<u8>>> {
     text(variable).filter(|text| !text.is_empty()).map(|text| Zeroizing::new(text.into_bytes()))

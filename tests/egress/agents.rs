@@ -19,16 +19,16 @@ use crate::world::{Done, Plan, World, source};
 const CLAUDE_CODE: &str = "claude-code-2.1.87";
 
 /// An agent, the model it is given, and what it hears when it asks for more than the broker serves.
-struct Row {
+pub(crate) struct Row {
     agent: &'static str,
     api: &'static str,
     host: &'static str,
     id: &'static str,
     key_header: &'static str,
-    aside: &'static [u16],
+    pub(crate) aside: &'static [u16],
 }
 
-const CLAUDE: Row = Row {
+pub(crate) const CLAUDE: Row = Row {
     agent: "claude",
     api: "anthropic",
     host: ANTHROPIC,
@@ -37,7 +37,7 @@ const CLAUDE: Row = Row {
     aside: &[200, 403, 403],
 };
 
-fn world(row: &Row) -> World {
+pub(crate) fn world(row: &Row) -> World {
     let handlers = [(row.host.to_owned(), turns::worker())].into();
     let world = World::new(Plan { handlers, ..Plan::default() });
     let (ca, Row { api, host, id, .. }) = (world.authority.certificate(), row);
@@ -68,6 +68,13 @@ fn check(world: &World, row: &Row, done: &Done) -> Vec<Request> {
     let changed: Vec<&str> = patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
     assert_eq!(changed, [FILE], "{agent}: {patch} {done:?}");
     assert!(patch.ends_with(&format!("+{TEXT}")), "{agent}: {patch}");
+    check_upstream(world, row)
+}
+
+/// What the model's host was asked, each time with the key where it belongs and nowhere else.
+pub(crate) fn check_upstream(world: &World, row: &Row) -> Vec<Request> {
+    let agent = row.agent;
+    let holds = |content: &[u8]| content.windows(REAL_KEY.len()).any(|window| window == REAL_KEY.as_bytes());
     let requests: Vec<Request> =
         world.log.requests().into_iter().filter(|request| request.host == row.host).collect();
     for request in &requests {

@@ -1,4 +1,4 @@
-//! `pond runs`: the runs of this machine, newest first.
+//! `pond runs`: the runs of this machine, newest first; or those of a control plane, if one is named.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,15 +8,44 @@ use pond_policy::command::audit_form;
 use serde::Serialize;
 
 use super::{RunInfo, names, now, state};
+use crate::client::{self, ServerArgs};
 use crate::output;
+use crate::remote::list::{Wanted, list};
 use crate::run::Verdict;
 
-/// List the runs of this machine, newest first.
+/// List runs, newest first: those of the control plane that POND_URL or --server names, else those of this machine.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
+    /// Those of this machine, even if POND_URL names a control plane.
+    #[arg(long, conflicts_with_all = ["remote", "server", "project", "state", "limit"])]
+    local: bool,
+    /// Those of the control plane, even if nothing names one: that of this machine.
+    #[arg(long)]
+    remote: bool,
+    /// Of the control plane's, only those of this project.
+    #[arg(long, value_name = "P")]
+    project: Option<String>,
+    /// Of the control plane's, only those in this state: active, succeeded, failed, cancelled, refused.
+    #[arg(long, value_name = "STATE", value_parser = ["active", "succeeded", "failed", "cancelled", "refused"])]
+    state: Option<String>,
+    /// Of the control plane's, so many at most; 50 if nothing is said.
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+const LISTED: u32 = 50;
+
+impl RunsArgs {
+    /// What only a control plane can be asked for asks it.
+    fn is_remote(&self) -> bool {
+        let asks = self.remote || self.project.is_some() || self.state.is_some() || self.limit.is_some();
+        !self.local && (asks || self.server.is_named())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -32,6 +61,11 @@ struct Row {
 }
 
 pub(crate) fn main(args: &RunsArgs) -> ExitCode {
+    if args.is_remote() {
+        let (project, state) = (args.project.as_deref(), args.state.as_deref());
+        let wanted = Wanted { project, state, limit: args.limit.unwrap_or(LISTED) };
+        return client::ask(&args.server, args.json, async |server| list(server, &wanted, args.json).await);
+    }
     match rows() {
         Ok(rows) if args.json => output::json(&rows),
         Ok(rows) if rows.is_empty() => output::lines("no runs"),
@@ -71,7 +105,7 @@ fn table(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-fn brief(age: Duration) -> String {
+pub(crate) fn brief(age: Duration) -> String {
     match age.as_secs() {
         seconds @ ..60 => format!("{seconds}s"),
         seconds @ ..3600 => format!("{}m", seconds / 60),

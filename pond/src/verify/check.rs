@@ -10,6 +10,7 @@ use pond_seal::statement::Statement;
 use serde::Serialize;
 
 use crate::output::{self, REFUSED, plain};
+use crate::proof::STATEMENT;
 
 #[derive(Debug, Default)]
 pub(super) struct Checks(Vec<Check>);
@@ -80,7 +81,7 @@ enum Verdict {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     verdict: Verdict,
     file: String,
     key_id: String,
@@ -117,7 +118,20 @@ impl Report {
         }
     }
 
-    pub(super) fn print(&self, json: bool) -> ExitCode {
+    pub(crate) fn holds(&self) -> bool {
+        match self.verdict {
+            Verdict::Verified | Verdict::StatementVerified => true,
+            Verdict::Refused => false,
+        }
+    }
+
+    /// The same of a directory that has another name by now.
+    pub(crate) fn at(mut self, directory: &Path) -> Self {
+        self.file = directory.join(STATEMENT).display().to_string();
+        self
+    }
+
+    pub(crate) fn print(&self, json: bool) -> ExitCode {
         let printed = if json { output::json(self) } else { output::lines(&self.text()) };
         match self.verdict {
             Verdict::Verified | Verdict::StatementVerified => printed,

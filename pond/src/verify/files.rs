@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use pond_seal::result::{Egress, FileDigest, Output};
+use pond_seal::result::{Egress, FileDigest, Output, Stream};
 use pond_seal::statement::Statement;
 use pond_worker::collect::{Record, digest_before, empty_manifest, not_stored};
 use pond_worker::path::RelPath;
@@ -47,7 +47,7 @@ impl Beside<'_> {
                 checks.step("kept contents", self.contents());
             }
         }
-        for log in &result.logs {
+        for log in result.logs.iter().filter(|log| self.is_beside(log.stream)) {
             let stated = FileDigest { sha256: log.sha256, bytes: log.bytes };
             checks.step(log.stream.file(), self.same(log.stream.file(), stated, "log_mismatch"));
         }
@@ -55,6 +55,14 @@ impl Beside<'_> {
         checks.step("policy.json", self.same(POLICY, policy, "policy_mismatch"));
         if let Egress::Gateway { record, .. } = &result.egress {
             checks.step("egress.jsonl", self.same(EGRESS, *record, "egress_mismatch"));
+        }
+    }
+
+    /// A result that was unpacked is judged by its files; the stream it came in need not be kept.
+    fn is_beside(&self, stream: Stream) -> bool {
+        match stream {
+            Stream::Stdout | Stream::Stderr | Stream::Terminal => true,
+            Stream::Result => self.directory.join(stream.file()).symlink_metadata().is_ok(),
         }
     }
 

@@ -88,6 +88,39 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     Ok(Report::new(&found.file, &key, statement.as_ref(), args.alone, checks))
 }
 
+/// Which try at a stage, as a control plane counts them.
+#[derive(Debug)]
+pub(crate) struct AboutJob<'a> {
+    pub(crate) job: &'a str,
+    pub(crate) worker: &'a str,
+    pub(crate) epoch: u64,
+}
+
+/// The same for a directory that was fetched: besides everything else, the statement is the one of this job under this lease.
+pub(crate) fn of_job(directory: &Path, key: &PublicKey, about: &AboutJob<'_>) -> anyhow::Result<Report> {
+    let file = directory.join(STATEMENT);
+    let bytes = read(&file, u64::try_from(MOST_BYTES)?)?;
+    let mut checks = Checks::default();
+    let statement = statement(&bytes, key, &mut checks);
+    if let Some(statement) = &statement {
+        checks.step("statement is about this job", about.check(statement));
+        Beside { directory, statement }.check(None, &mut checks);
+    }
+    Ok(Report::new(&file, key, statement.as_ref(), false, checks))
+}
+
+impl AboutJob<'_> {
+    fn check(&self, statement: &Statement) -> Result<(), Failure> {
+        let job = &statement.result.job;
+        let holds =
+            |lease: &pond_seal::result::Lease| lease.worker == self.worker && lease.epoch == self.epoch;
+        if job.id == self.job && job.lease.as_ref().is_some_and(holds) {
+            return Ok(());
+        }
+        Err(Failure::new("run_mismatch", format!("it is about {}", job.id)))
+    }
+}
+
 /// Envelope and statement, each check only if the one before it held.
 fn statement(bytes: &[u8], key: &PublicKey, checks: &mut Checks) -> Option<Statement> {
     let sealed = |fault: &EnvelopeFault| Failure::of(fault.code(), fault);
@@ -118,7 +151,7 @@ fn find(named: &Path) -> anyhow::Result<Found> {
 }
 
 /// The key somebody named, or this machine's own.
-fn trusted(named: Option<&str>) -> anyhow::Result<PublicKey> {
+pub(crate) fn trusted(named: Option<&str>) -> anyhow::Result<PublicKey> {
     let Some(named) = named else {
         let place = settings::state_dir().context("no place for pond's state; name a key with --key")?;
         if !place.is_dir() {

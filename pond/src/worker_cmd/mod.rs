@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::output;
+use crate::remote::worker::WorkerCommand;
+use crate::{output, remote};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Worker {
@@ -18,6 +19,8 @@ pub(crate) enum Worker {
     /// Sweep what killed jobs left, and print what this host can enforce.
     #[command(hide = true)]
     Probe,
+    #[command(flatten)]
+    Remote(WorkerCommand),
 }
 
 pub(crate) fn main(worker: &Worker) -> ExitCode {
@@ -25,6 +28,7 @@ pub(crate) fn main(worker: &Worker) -> ExitCode {
         Worker::Join(args) => join::join(args),
         Worker::Run(args) => serve::serve(args),
         Worker::Probe => probe::print(),
+        Worker::Remote(command) => return remote::worker::main(command),
     };
     match done {
         Ok(code) => code,

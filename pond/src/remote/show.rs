@@ -1,0 +1,68 @@
+//! `pond show RUN`: a run and its stages, and for a stage that waits the reason why.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use pond_wire::api::{Outcome, RunView, StageView};
+
+use super::{age, moment, state_of_run, state_of_stage, view};
+use crate::client::{self, ServerArgs};
+use crate::output;
+
+/// Show a run of the control plane: its stages, where each stands, and what those that wait are waiting for.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The run, as `pond submit` and `pond runs` name it.
+    run: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(crate) fn main(args: &ShowArgs) -> ExitCode {
+    client::ask(&args.server, args.json, async |server| {
+        let run = view(server, &args.run).await?;
+        Ok(if args.json { output::json(&run) } else { output::lines(&text(&run)) })
+    })
+}
+
+fn text(view: &RunView) -> String {
+    let run = &view.run;
+    let mut lines = vec![
+        format!("run      {}", output::plain(&run.id)),
+        format!("project  {}", output::plain(&run.project)),
+        format!("state    {}", state_of_run(run.state)),
+        format!("since    {} UTC ({} ago)", moment(run.created_at), age(run.created_at)),
+    ];
+    lines.extend(run.ended_at.map(|at| format!("until    {} UTC", moment(at))));
+    lines.extend(run.cancel.iter().map(|why| format!("cancel   {}", output::plain(why))));
+    lines.extend(view.source.iter().map(|source| format!("source   {}", output::plain(source))));
+    lines.push(String::new());
+    let header = ["STAGE", "STATE", "TRY", "WORKER", "WHY"];
+    lines.push(output::table(header, view.stages.iter().map(row)));
+    lines.join("\n")
+}
+
+fn row(stage: &StageView) -> [String; 5] {
+    let last = stage.results.last();
+    let attempt = stage.job.as_ref().map(|job| job.attempt).or(last.map(|result| result.attempt));
+    let worker = match &stage.job {
+        Some(job) => job.worker.clone(),
+        None => last.map(|result| result.worker.clone()),
+    };
+    let rejected = stage.results.iter().filter(|result| result.outcome == Outcome::Rejected).count();
+    let why = match rejected {
+        0 => stage.reason.clone(),
+        count => format!("{} ({count} results did not verify)", stage.reason),
+    };
+    let dash = || "-".to_owned();
+    [
+        stage.name.clone(),
+        state_of_stage(stage.state).to_owned(),
+        attempt.map_or_else(dash, |attempt| attempt.to_string()),
+        worker.unwrap_or_else(dash),
+        why,
+    ]
+}
