@@ -14,6 +14,7 @@ mod crowd;
 mod daemon;
 #[path = "../done.rs"]
 mod done;
+mod flow;
 mod hello;
 mod internet;
 mod live;
