@@ -6,6 +6,7 @@
 mod agents;
 mod broker;
 mod catalogue;
+mod clear_text;
 mod clients;
 mod contained;
 mod crowd;

@@ -35,6 +35,8 @@ use super::record::Record;
 use super::rules::Rules;
 use super::traffic::Traffic;
 
+/// The port of requests in clear text.
+const HTTP: u16 = 80;
 /// All listeners travel in one packet.
 const MOST_PORTS: usize = 24;
 /// How long a gateway may take to say its last word.
@@ -192,12 +194,14 @@ fn denied(operator: &Operator) -> anyhow::Result<Vec<HostRule>> {
     Ok(deny)
 }
 
-/// One front door for each port a rule names; clients that speak to a proxy need only the first.
+/// One front door for each port a rule names; clients that speak to a proxy need only the first. And one where clear text
+/// is expected: it leads nowhere, but whoever comes there is told why.
 fn doors(ports: &[u16]) -> anyhow::Result<Vec<Door>> {
     if ports.len() > MOST_PORTS {
         bail!("the rules name {} ports; a sandbox has doors for {MOST_PORTS}", ports.len());
     }
-    let fronts = ports.iter().map(|port| Door::Front { port: *port });
+    let clear_text = (!ports.contains(&HTTP)).then_some(HTTP);
+    let fronts = ports.iter().copied().chain(clear_text).map(|port| Door::Front { port });
     Ok([Door::Proxy, Door::Dns].into_iter().chain(fronts).collect())
 }
 
