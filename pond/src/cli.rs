@@ -24,12 +24,12 @@ use crate::remote::secret::{self, Secret};
 use crate::remote::show::{self, ShowArgs};
 use crate::remote::submit::{self, SubmitArgs};
 use crate::remote::token::{self, Token};
-use crate::remote::worker::{self, WorkerCommand};
 use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
 use crate::verify::VerifyArgs;
+use crate::worker_cmd::{self, Worker};
 use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, rules_cmd, run, runs, verify};
 
 #[derive(Debug, Parser)]
@@ -73,9 +73,9 @@ enum Command {
     /// Hosts that the control plane allows a project.
     #[command(subcommand)]
     Egress(Egress),
-    /// Workers of the control plane.
+    /// Workers of a control plane, and this machine as one of them.
     #[command(subcommand)]
-    Worker(WorkerCommand),
+    Worker(Worker),
     /// Tokens of the control plane's API.
     #[command(subcommand)]
     Token(Token),
@@ -176,7 +176,6 @@ pub(crate) fn any() -> ExitCode {
         Command::Secret(command) => secret::main(&command),
         Command::Project(command) => project::main(&command),
         Command::Egress(command) => egress::main(&command),
-        Command::Worker(command) => worker::main(&command),
         Command::Token(command) => token::main(&command),
         Command::Explain(args) => explain::main(&args),
         Command::Allow(args) => rules_cmd::allow(args),
@@ -190,6 +189,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
         Command::Policy(Policy::Schema { of }) => policy_cmd::schema(of),
         Command::Preflight(args) => preflight_cmd::preflight(&args),
+        Command::Worker(worker) => worker_cmd::main(&worker),
         Command::Host(host) => host_cmd::main(&host),
     }
 }

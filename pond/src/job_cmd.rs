@@ -24,14 +24,13 @@ pub(crate) fn main(launcher: Begun) -> ExitCode {
 
 fn job(launcher: Begun) -> anyhow::Result<ExitCode> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let mut socket = UnixStream::from(socket);
-    let (order, secrets) =
-        order::receive(&mut socket).context("no order; a worker's daemon starts `pond job`")?;
+    let received = order::receive(UnixStream::from(socket));
+    let (order, secrets, wires) = received.context("no order; a worker's daemon starts `pond job`")?;
     // A daemon that starts meanwhile sees that somebody still works here.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let in_use = open(&order.checkout, flags, Mode::empty()).context("opening the source")?;
     flock(&in_use, FlockOperation::LockShared)?;
-    let (answer, code) = match run::carry_out_order(&order, &secrets, socket.as_fd(), launcher) {
+    let (answer, code) = match run::carry_out_order(&order, &secrets, &wires, launcher) {
         Ok(ran) => (JobAnswer::Ended { run: ran.id.as_str().to_owned() }, ExitCode::SUCCESS),
         Err(fault) => {
             let code = fault.code().to_owned();
@@ -39,6 +38,6 @@ fn job(launcher: Begun) -> anyhow::Result<ExitCode> {
             (JobAnswer::Failed { code, message }, ExitCode::from(REFUSED))
         }
     };
-    order::answer(&mut socket, &answer).context("answering the daemon")?;
+    order::answer(&mut &wires.socket, &answer).context("answering the daemon")?;
     Ok(code)
 }

@@ -22,6 +22,7 @@ mod run;
 mod runs;
 mod settings;
 mod verify;
+mod worker_cmd;
 
 use std::ffi::OsStr;
 use std::path::Path;

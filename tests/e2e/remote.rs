@@ -366,9 +366,10 @@ fn names_do_not_lead_elsewhere() {
     let server = Scripted::new(|_| problem(404, &json!({ "code": "not_found", "title": "x" })));
     run(&world, &server, &["show", "../../v1/tokens?x"]);
     run(&world, &server, &["logs", "r1", ".."]);
-    let expected = [
-        "GET /v1/runs/..%2F..%2Fv1%2Ftokens%3Fx HTTP/1.1",
-        "GET /v1/runs/r1/stages/%2E%2E/logs?stream=stdout&offset=0 HTTP/1.1",
-    ];
-    assert_eq!(lines(&server)[..2], expected);
+    let asked = lines(&server);
+    assert_eq!(asked[0], "GET /v1/runs/..%2F..%2Fv1%2Ftokens%3Fx HTTP/1.1");
+    assert!(
+        asked[1..].iter().all(|line| line.starts_with("GET /v1/runs/r1/stages/%2E%2E/logs?stream=std")),
+        "{asked:?}"
+    );
 }

@@ -4,6 +4,8 @@
 //! executed or parsed as configuration; it is copied by descriptor, counted against caps, and described.
 //! - [`collect`] turns an overlay's upper layer into changes, a patch, a manifest and stored contents.
 //! - [`apply`] puts a collected result into a checkout, all of it or nothing.
+//! - [`daemon`] takes jobs from a control plane over [`link`]; [`order`] is what it tells the process that runs one, which
+//!   reads it with [`meant`].
 //! - [`pack`] and [`unpack`] carry a checkout to another host as a stream with a hash.
 //! - [`snapshot`] copies a checkout before a job starts.
 //! - [`neutral`] makes job output safe to show on a person's terminal; [`terminal`] does for a job that draws on it.
@@ -12,7 +14,10 @@
 
 pub mod apply;
 pub mod collect;
+pub mod daemon;
 pub mod gateway;
+pub mod link;
+pub mod meant;
 pub mod neutral;
 pub mod order;
 pub mod pack;

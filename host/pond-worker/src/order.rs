@@ -4,6 +4,8 @@
 //! socket after that ends the job. Answers are lines of JSON. Secrets are in these frames and in no argument, variable or file.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use pond_seal::{Digest, Secret};
@@ -12,6 +14,8 @@ use serde::{Deserialize, Serialize};
 /// An executor is at most as large as an offer.
 const MOST_FRAME: usize = 2 << 20;
 const MOST_SECRETS: usize = 64;
+/// Carries the descriptors.
+const FIRST: u8 = b'o';
 /// One answer.
 pub const MOST_LINE: usize = 16 << 10;
 
@@ -53,7 +57,38 @@ pub enum JobAnswer {
 /// A secret and its name.
 pub type NamedSecret = (String, Secret);
 
-pub fn send(to: &mut impl Write, order: &JobOrder, secrets: &[NamedSecret]) -> io::Result<()> {
+/// What connects the process that runs a job with the daemon.
+#[derive(Debug)]
+pub struct Wires {
+    /// Orders came here, answers go back; readable when the job shall end.
+    pub socket: UnixStream,
+    /// Where the job's output goes, byte for byte as its logs have it.
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+}
+
+/// Sends an order, and where the job's output shall go.
+pub fn send(
+    to: &UnixStream,
+    order: &JobOrder,
+    secrets: &[NamedSecret],
+    [stdout, stderr]: [BorrowedFd<'_>; 2],
+) -> io::Result<()> {
+    pond_sys::socket::send(to, &[FIRST], &[stdout, stderr])?;
+    write(&mut &*to, order, secrets)
+}
+
+/// Takes over what [`send`] sent from the other end.
+pub fn receive(socket: UnixStream) -> io::Result<(JobOrder, Vec<NamedSecret>, Wires)> {
+    let mut first = [0];
+    let (_, descriptors) = pond_sys::socket::receive(&socket, &mut first)?;
+    let [stdout, stderr]: [OwnedFd; 2] =
+        descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    let (order, secrets) = read(&mut &socket)?;
+    Ok((order, secrets, Wires { socket, stdout, stderr }))
+}
+
+fn write(to: &mut impl Write, order: &JobOrder, secrets: &[NamedSecret]) -> io::Result<()> {
     frame(to, &serde_json::to_vec(order)?)?;
     for (name, secret) in secrets {
         frame(to, name.as_bytes())?;
@@ -63,7 +98,7 @@ pub fn send(to: &mut impl Write, order: &JobOrder, secrets: &[NamedSecret]) -> i
     to.flush()
 }
 
-pub fn receive(from: &mut impl Read) -> io::Result<(JobOrder, Vec<NamedSecret>)> {
+fn read(from: &mut impl Read) -> io::Result<(JobOrder, Vec<NamedSecret>)> {
     let order = serde_json::from_slice(&framed(from)?)?;
     let mut secrets = Vec::new();
     loop {
@@ -128,17 +163,17 @@ mod tests {
     #[test]
     fn an_order_and_its_secrets_arrive() {
         let mut bytes = Vec::new();
-        send(&mut bytes, &order(), &[("model".to_owned(), Secret::new(b"key".to_vec()))]).unwrap();
-        let (received, secrets) = receive(&mut bytes.as_slice()).unwrap();
+        write(&mut bytes, &order(), &[("model".to_owned(), Secret::new(b"key".to_vec()))]).unwrap();
+        let (received, secrets) = read(&mut bytes.as_slice()).unwrap();
         assert_eq!(received, order());
         let secrets: Vec<_> = secrets.iter().map(|(name, secret)| (name.as_str(), secret.expose())).collect();
         assert_eq!(secrets, [("model", b"key".as_slice())]);
         for cut in 0..bytes.len() {
             assert!(
-                receive(&mut &bytes[..cut]).is_err_and(|fault| fault.kind() == io::ErrorKind::UnexpectedEof)
+                read(&mut &bytes[..cut]).is_err_and(|fault| fault.kind() == io::ErrorKind::UnexpectedEof)
             );
         }
         let huge = [u32::MAX.to_be_bytes().as_slice(), &bytes].concat();
-        assert!(receive(&mut huge.as_slice()).is_err_and(|fault| fault.kind() == io::ErrorKind::InvalidData));
+        assert!(read(&mut huge.as_slice()).is_err_and(|fault| fault.kind() == io::ErrorKind::InvalidData));
     }
 }

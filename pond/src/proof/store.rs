@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use super::regular;
 
 const OPEN_TO_OTHERS: u32 = 0o077;
-const MOST_BYTES: u64 = 1024;
+const MOST_BYTES: usize = 1024;
 
 /// The key, made now if there is none.
 pub(crate) fn signing_key(state: &StateDir) -> anyhow::Result<SigningKey> {
@@ -43,21 +43,28 @@ pub(crate) fn worker_key(path: &Path) -> anyhow::Result<SigningKey> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Option<SigningKey>> {
-    let name = || format!("the signing key {}", path.display());
+    let Some(text) = private("the signing key", path, MOST_BYTES)? else { return Ok(None) };
+    SigningKey::from_pem(&text).with_context(|| format!("the signing key {}", path.display())).map(Some)
+}
+
+/// The text of a file that is its owner's alone, if there is one.
+pub(crate) fn private(what: &str, path: &Path, most: usize) -> anyhow::Result<Option<Zeroizing<String>>> {
+    let name = || format!("{what} {}", path.display());
     let file = match regular(path) {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.with_context(name)?,
     };
     let metadata = file.metadata().with_context(name)?;
     if metadata.uid() != rustix::process::geteuid().as_raw() {
-        bail!("{} belongs to somebody else; remove it, and a new one is made", name());
+        bail!("{} belongs to somebody else", name());
     }
     if metadata.mode() & OPEN_TO_OTHERS != 0 {
         bail!("{} is open to others (mode {:o}); `chmod 600` it", name(), metadata.mode() & 0o7777);
     }
-    let mut text = Zeroizing::new(String::new());
-    file.take(MOST_BYTES).read_to_string(&mut text).with_context(name)?;
-    SigningKey::from_pem(&text).with_context(name).map(Some)
+    // As large as it may be, at once: growing would leave copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(most));
+    file.take(u64::try_from(most)?).read_to_string(&mut text).with_context(name)?;
+    Ok(Some(text))
 }
 
 /// A file without a name until it is whole: a pond killed on the way leaves nothing.

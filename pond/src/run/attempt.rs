@@ -26,7 +26,7 @@ use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
 use super::outlet::{Delivered, Patience};
 use super::request::{Manner, View};
-use super::sink::Sinks;
+use super::sink::{Audience, Sinks};
 use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
@@ -190,7 +190,7 @@ impl Attempt<'_> {
         if let Some(way_out) = &way_out {
             way_out.open(&mut running)?;
         }
-        let mut sinks = Sinks::open(directory, *console, self.request.manner != Manner::Json)?;
+        let mut sinks = Sinks::open(directory, *console, self.audience())?;
         let (stdin, signals) = (std::io::stdin(), OnceCell::new());
         let (interrupt, input) = self.ends(&signals, &stdin)?;
         let person = terminal::take(*console, stdin.as_fd())?;
@@ -221,6 +221,14 @@ impl Attempt<'_> {
         Ok(Seen { ended, shown, network })
     }
 
+    fn audience(&self) -> Audience<'_> {
+        match (self.request.commission(), self.request.manner) {
+            (Some(commission), _) => Audience::Daemon(commission.wires),
+            (None, Manner::Json) => Audience::Nobody,
+            (None, Manner::Summary | Manner::Quiet) => Audience::Person,
+        }
+    }
+
     /// What ends the job before its time, and what it reads: signals to us and our own input, or whoever gave it out and
     /// nothing.
     fn ends<'b>(
@@ -229,7 +237,7 @@ impl Attempt<'_> {
         stdin: &'b Stdin,
     ) -> anyhow::Result<(BorrowedFd<'b>, Option<BorrowedFd<'b>>)> {
         match self.request.commission() {
-            Some(commission) => Ok((commission.stop, None)),
+            Some(commission) => Ok((commission.wires.socket.as_fd(), None)),
             None => {
                 let interrupts = pond_sys::signal::interrupts()?;
                 Ok((signals.get_or_init(|| interrupts).as_fd(), Some(stdin.as_fd())))

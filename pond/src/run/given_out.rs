@@ -3,28 +3,21 @@
 //! the attempt before anything was started.
 
 use std::cell::RefCell;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pond_policy::duration::Timeout;
-use pond_policy::harness::Agent;
-use pond_policy::name::{Name, Project};
-use pond_policy::node::Node;
 use pond_policy::operator::Operator;
 use pond_policy::path::Path as Place;
 use pond_policy::refusal::Refusals;
-use pond_policy::run::{Executor, Program};
+use pond_policy::run::Executor;
 use pond_policy::sandbox::SandboxPolicy;
-use pond_policy::settings::Settings;
 use pond_sandbox::state::StateDir;
-use pond_seal::Digest;
 use pond_seal::result::Lease;
-use pond_wire::contract;
-use pond_wire::decode::decode_json;
 use pond_wire::jail::{Console, HomeFile};
 use pond_worker::collect::Ignored;
-use pond_worker::order::{JobOrder, NamedSecret};
+use pond_worker::meant::{Meant, MeantFault, understand};
+use pond_worker::order::{JobOrder, NamedSecret, Wires};
 use pond_worker::path::RelPath;
 
 use super::model::{self, Chosen, Key, Wish};
@@ -37,10 +30,10 @@ const MAX_COST_CENTS: u64 = 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderFault {
-    #[error("this worker refuses the stage: {}", .0.join("; "))]
-    Refused(Vec<String>),
-    #[error("the sandbox that was offered is not what its block means on this worker")]
-    Policy,
+    #[error(transparent)]
+    Meant(#[from] MeantFault),
+    #[error("this worker's settings")]
+    Settings(#[source] MeantFault),
     #[error(transparent)]
     Run(#[from] anyhow::Error),
 }
@@ -49,8 +42,8 @@ impl OrderFault {
     /// Stable; the documents list it.
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            Self::Refused(_) => "executor_refused",
-            Self::Policy => "policy_mismatch",
+            Self::Meant(fault) => fault.code(),
+            Self::Settings(_) => "worker_settings",
             Self::Run(_) => "job_failed",
         }
     }
@@ -58,31 +51,22 @@ impl OrderFault {
 
 impl From<Refusals> for OrderFault {
     fn from(refusals: Refusals) -> Self {
-        let line = |refusal: pond_policy::refusal::Refusal| {
-            format!("{} [{}] {}", refusal.path, refusal.code, refusal.message)
-        };
-        Self::Refused(refusals.into_list().into_iter().map(line).collect())
+        Self::Settings(refusals.into())
     }
 }
 
-/// What an order means on this machine.
-struct Meant {
-    executor: Executor,
-    policy: SandboxPolicy,
-    argv: Vec<String>,
-}
-
-/// Runs the job to its end. `stop` is readable when it shall end before.
+/// Runs the job to its end, which comes early when the daemon says so.
 pub(crate) fn carry_out_order(
     order: &JobOrder,
     secrets: &[NamedSecret],
-    stop: BorrowedFd<'_>,
+    wires: &Wires,
     launcher: Begun,
 ) -> Result<Ran, OrderFault> {
-    let meant = understand(order, &settings::sandbox()?)?;
+    let meant = understand(&order.executor, &order.tenant, order.policy, &settings::sandbox()?)?;
     let (operator, resolvers) = (operator::load()?, settings::resolvers()?);
-    let Meant { executor, policy, argv } = &meant;
     let model = model_of(&operator, &meant, secrets)?;
+    let Meant { executor, policy, argv } = &meant;
+    let policy = &within(policy.clone(), order.deadline_seconds)?;
     let hosts: Vec<String> = executor.dispatch.block.allow_hosts().iter().map(ToString::to_string).collect();
     let network = match policy.profile().is_confined() {
         true => Some(egress::plan(policy, &operator, &hosts, model.is_some())?),
@@ -95,7 +79,7 @@ pub(crate) fn carry_out_order(
         input: order.input,
         policy: order.policy,
         key: &order.key,
-        stop,
+        wires,
     };
     let led = network.iter().flat_map(|network| network.env.clone());
     let led = led.chain(model.iter().flat_map(|model| model.harness.env.clone()));
@@ -120,40 +104,6 @@ pub(crate) fn carry_out_order(
     };
     let state = StateDir::open(&order.state).map_err(anyhow::Error::from)?;
     Ok(carry_out(&request, state, launcher)?)
-}
-
-fn understand(order: &JobOrder, settings: &Settings) -> Result<Meant, OrderFault> {
-    let document = decode_json(order.executor.as_bytes())?;
-    let tenant = Name::parse(&order.tenant).context("the offer's tenant is no name")?;
-    let executor = pond_policy::run::executor(&document, &Project::from(tenant), settings)?;
-    let timeout = executor.timeout;
-    let place = Place::root().field("sandbox");
-    let policy = pond_policy::sandbox::resolve_at(&place, block(&document), settings)?;
-    let one = |refusal| {
-        let mut refusals = Refusals::default();
-        refusals.add(refusal);
-        refusals
-    };
-    let policy = policy.with_timeout(timeout, &Place::root().field("timeout")).map_err(one)?;
-    let canonical = contract::SandboxPolicy::from(&policy).canonical().map_err(anyhow::Error::from)?;
-    if Digest::of(&canonical) != order.policy {
-        return Err(OrderFault::Policy);
-    }
-    let argv = match &executor.program {
-        Program::Command(argv) => argv.clone(),
-        Program::Agent(name) => {
-            let agent =
-                Agent::from_name(name.as_str()).with_context(|| format!("there is no agent {name}"))?;
-            vec![agent.program().to_owned()]
-        }
-    };
-    let policy = within(policy, order.deadline_seconds)?;
-    Ok(Meant { executor, policy, argv })
-}
-
-fn block(document: &Node) -> Option<&Node> {
-    let Node::Map(fields) = document else { return None };
-    fields.iter().find(|(name, _)| name == "sandbox").map(|(_, block)| block)
 }
 
 /// The policy's own time limit, or what is left until the control plane's, whichever is shorter.

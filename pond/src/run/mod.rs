@@ -54,8 +54,7 @@ pub(crate) use finding::{Finding, Kind};
 pub(crate) use given_out::carry_out_order;
 use model::{Key, Wish};
 use outlet::{Outlet, Patience};
-use request::{Asker, Manner, View};
-pub(crate) use request::{Commission, Request};
+use request::{Asker, Manner, Request, View};
 use summary::Summary;
 pub(crate) use verdict::Verdict;
 

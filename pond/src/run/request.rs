@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use pond_policy::backend::{Backend, Strength};
@@ -15,6 +14,7 @@ use pond_seal::Digest;
 use pond_seal::result::Lease;
 use pond_wire::jail::{Console, HomeFile};
 use pond_worker::collect::Ignored;
+use pond_worker::order::Wires;
 use pond_worker::path::RelPath;
 
 use super::egress::Plan;
@@ -66,8 +66,8 @@ pub(crate) struct Commission<'a> {
     pub(crate) policy: Digest,
     /// What the statement is signed with.
     pub(crate) key: &'a Path,
-    /// Readable when the job shall end.
-    pub(crate) stop: BorrowedFd<'a>,
+    /// To the daemon: where output goes, and what ends the job.
+    pub(crate) wires: &'a Wires,
 }
 
 /// What of the checkout the job works on.

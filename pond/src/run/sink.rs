@@ -12,6 +12,7 @@ use std::path::Path;
 
 use pond_wire::jail::Console;
 use pond_worker::neutral::Neutraliser;
+use pond_worker::order::Wires;
 use pond_worker::supervise::Stream;
 use pond_worker::terminal::Filter;
 
@@ -41,24 +42,35 @@ enum Shown {
     Filtered(Outlet, Box<Filter>),
 }
 
+/// Who gets the job's output while it runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Audience<'a> {
+    Nobody,
+    /// Whoever started pond, on its own streams.
+    Person,
+    /// The daemon, which gets the bytes of the logs and nothing of ours.
+    Daemon(&'a Wires),
+}
+
 impl Sinks {
     /// Creates `stdout.log` and `stderr.log`, or `terminal.log`, in the run's directory.
-    pub(super) fn open(run: &Path, console: Console, show: bool) -> io::Result<Self> {
+    pub(super) fn open(run: &Path, console: Console, audience: Audience<'_>) -> io::Result<Self> {
         let log = |name: &str, room| {
             let file = File::options().write(true).create_new(true).mode(0o600).open(run.join(name))?;
             io::Result::Ok(Log { file, room })
         };
         let (stdout, stderr) = (io::stdout(), io::stderr());
+        let shown = |stream| match (audience, stream) {
+            (Audience::Nobody, _) => Ok(Shown::Nothing),
+            (Audience::Person, Stream::Stdout | Stream::Terminal) => Shown::on(stdout.as_fd()),
+            (Audience::Person, Stream::Stderr) => Shown::on(stderr.as_fd()),
+            (Audience::Daemon(wires), Stream::Stdout | Stream::Terminal) => Shown::on(wires.stdout.as_fd()),
+            (Audience::Daemon(wires), Stream::Stderr) => Shown::on(wires.stderr.as_fd()),
+        };
         let sinks = match console {
             Console::Pipes => vec![
-                (
-                    Stream::Stdout,
-                    Sink { log: log("stdout.log", u64::MAX)?, shown: Shown::on(stdout.as_fd(), show)? },
-                ),
-                (
-                    Stream::Stderr,
-                    Sink { log: log("stderr.log", u64::MAX)?, shown: Shown::on(stderr.as_fd(), show)? },
-                ),
+                (Stream::Stdout, Sink { log: log("stdout.log", u64::MAX)?, shown: shown(Stream::Stdout)? }),
+                (Stream::Stderr, Sink { log: log("stderr.log", u64::MAX)?, shown: shown(Stream::Stderr)? }),
             ],
             Console::Terminal { .. } => {
                 let shown = Shown::Filtered(Outlet::new(stdout.as_fd())?, Box::default());
@@ -114,11 +126,10 @@ impl Sinks {
 }
 
 impl Shown {
-    fn on(stream: BorrowedFd<'_>, show: bool) -> io::Result<Self> {
-        Ok(match (show, stream.is_terminal()) {
-            (false, _) => Self::Nothing,
-            (true, true) => Self::Neutralised(Outlet::new(stream)?, Box::default()),
-            (true, false) => Self::Raw(Outlet::new(stream)?),
+    fn on(stream: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(match stream.is_terminal() {
+            true => Self::Neutralised(Outlet::new(stream)?, Box::default()),
+            false => Self::Raw(Outlet::new(stream)?),
         })
     }
 

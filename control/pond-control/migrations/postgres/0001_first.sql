@@ -27,6 +27,7 @@ CREATE TABLE worker (
     name text NOT NULL,
     sign_key text NOT NULL UNIQUE,
     seal_key text NOT NULL,
+    generation bigint NOT NULL DEFAULT 0, -- how often the keys changed
     tags text NOT NULL,
     capabilities text NOT NULL,
     state text NOT NULL,
@@ -41,6 +42,7 @@ CREATE TABLE enrollment (
     created_at bigint NOT NULL,
     expires_at bigint NOT NULL,
     used_at bigint,
+    challenge text, -- what a machine was asked last, while the token is unused
     worker_id text COLLATE "C" REFERENCES worker (id)
 );
 
@@ -115,7 +117,11 @@ CREATE TABLE job (
     epoch bigint NOT NULL,
     lease_until bigint NOT NULL,
     deadline bigint,
-    cancel bigint NOT NULL
+    cancel bigint NOT NULL,
+    offered_at bigint,
+    cost_microcents bigint NOT NULL DEFAULT 0,
+    egress_bytes bigint NOT NULL DEFAULT 0,
+    output_bytes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 CREATE INDEX job_queue ON job (class_id, id) WHERE state = 'queued';
 CREATE INDEX job_lease ON job (lease_until) WHERE state <> 'queued';

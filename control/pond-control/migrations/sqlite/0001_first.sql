@@ -27,6 +27,7 @@ CREATE TABLE worker (
     name text NOT NULL,
     sign_key text NOT NULL UNIQUE,
     seal_key text NOT NULL,
+    generation integer NOT NULL DEFAULT 0, -- how often the keys changed
     tags text NOT NULL,
     capabilities text NOT NULL,
     state text NOT NULL,
@@ -41,6 +42,7 @@ CREATE TABLE enrollment (
     created_at integer NOT NULL,
     expires_at integer NOT NULL,
     used_at integer,
+    challenge text, -- what a machine was asked last, while the token is unused
     worker_id text REFERENCES worker (id)
 ) STRICT;
 
@@ -115,7 +117,11 @@ CREATE TABLE job (
     epoch integer NOT NULL,
     lease_until integer NOT NULL,
     deadline integer,
-    cancel integer NOT NULL
+    cancel integer NOT NULL,
+    offered_at integer,
+    cost_microcents integer NOT NULL DEFAULT 0,
+    egress_bytes integer NOT NULL DEFAULT 0,
+    output_bytes integer NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX job_queue ON job (class_id, id) WHERE state = 'queued';
 CREATE INDEX job_lease ON job (lease_until) WHERE state <> 'queued';

@@ -106,7 +106,7 @@ impl Store {
     ) -> Result<Option<Offer>, Fault> {
         after(State::Queued, &[Event::Lease])?;
         let sql = tx.dialect().take_job();
-        let row = tx.row(sql, args![class, worker, now.plus(self.rules.offer)]).await?;
+        let row = tx.row(sql, args![class, worker, now.plus(self.rules.offer), now]).await?;
         let Some(row) = row else { return Ok(None) };
         let offer = Offer::read(&row, need, worker)?;
         let change = Change {

@@ -91,6 +91,16 @@ impl Store {
     }
 }
 
+impl Store {
+    /// What was recorded under this lease: the digest of its envelope, and what came of it.
+    pub async fn recorded(&self, lease: &Lease) -> Result<Option<(Digest, Outcome)>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT digest, outcome FROM result WHERE job_id = $1 AND worker_id = $2 AND epoch = $3";
+        let row = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?;
+        row.map(|row| Ok((row.digest("digest")?, row.read("outcome", Outcome::from_name)?))).transpose()
+    }
+}
+
 /// The live job of this lease and the tries of its stage. The row goes: from here on the lease is over.
 async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64)>, Fault> {
     let row = tx
@@ -149,7 +159,11 @@ async fn store_result(
     let detail = json!({
         "job": lease.job.as_str(), "epoch": lease.epoch, "outcome": outcome.name(), "envelope": digest.to_string(),
     });
-    run.tell(tx, (&actor, Action::ResultAccepted), &job.stage, detail, now).await
+    let action = match outcome {
+        Outcome::Succeeded | Outcome::Failed => Action::ResultAccepted,
+        Outcome::Rejected => Action::ResultRejected,
+    };
+    run.tell(tx, (&actor, action), &job.stage, detail, now).await
 }
 
 async fn replayed(mut tx: Tx, completion: Completion<'_>) -> Result<Completed, Fault> {

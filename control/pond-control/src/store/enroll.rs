@@ -9,7 +9,7 @@ use pond_seal::Digest;
 use serde_json::json;
 
 use super::Store;
-use super::engine::{Fault, args};
+use super::engine::{Fault, Tx, args};
 use super::id::{Moment, WorkerId};
 use super::journal::{self, Action, Actor, Change};
 use super::worker::{WorkerState, about, words};
@@ -74,7 +74,24 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// Uses a token up.
+    /// Remembers what the holder of an unused token was asked; what it was asked before is forgotten.
+    pub async fn challenge(&self, token: &Digest, challenge: &str, now: Moment) -> Result<(), EnrollFault> {
+        let mut tx = self.engine.write().await?;
+        let sql =
+            "UPDATE enrollment SET challenge = $2 WHERE token = $1 AND used_at IS NULL AND expires_at > $3";
+        if tx.run(sql, args![token, challenge, now]).await? == 0 {
+            return Err(EnrollFault::Token);
+        }
+        Ok(tx.commit().await?)
+    }
+
+    pub async fn challenged(&self, token: &Digest) -> Result<Option<String>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let row = tx.row("SELECT challenge FROM enrollment WHERE token = $1", args![token]).await?;
+        row.map_or(Ok(None), |row| row.maybe_text("challenge"))
+    }
+
+    /// Uses a token up. For the same keys it can be said again: the answer may have got lost.
     pub async fn enroll(
         &self,
         token: &Digest,
@@ -87,8 +104,8 @@ impl Store {
                 "UPDATE enrollment SET used_at = $2 WHERE token = $1 AND used_at IS NULL AND expires_at > $2 RETURNING tags",
                 args![token, now],
             )
-            .await?
-            .ok_or(EnrollFault::Token)?;
+            .await?;
+        let Some(row) = row else { return enrolled_before(tx, token, worker).await };
         let (id, tags, capabilities) = (WorkerId::new(now)?, row.text("tags")?, words(worker.capabilities));
         let state = WorkerState::Active.name();
         let made = tx
@@ -108,4 +125,17 @@ impl Store {
         tx.commit().await?;
         Ok(id)
     }
+}
+
+async fn enrolled_before(mut tx: Tx, token: &Digest, worker: NewWorker<'_>) -> Result<WorkerId, EnrollFault> {
+    let row = tx
+        .row(
+            "SELECT worker.id AS id FROM enrollment JOIN worker ON worker.id = enrollment.worker_id
+             WHERE token = $1 AND sign_key = $2 AND seal_key = $3",
+            args![token, worker.sign_key, worker.seal_key],
+        )
+        .await?
+        .ok_or(EnrollFault::Token)?;
+    tx.commit().await?;
+    Ok(row.read("id", WorkerId::parse)?)
 }

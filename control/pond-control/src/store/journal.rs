@@ -42,7 +42,6 @@ macro_rules! actions {
 }
 
 actions! {
-    CallRefused => "call.refused",
     ProjectCreated => "project.created",
     ProjectRemoved => "project.removed",
     EgressAllowed => "egress.allowed",
@@ -60,6 +59,9 @@ actions! {
     WorkerQuarantined => "worker.quarantined",
     WorkerReleased => "worker.released",
     WorkerRevoked => "worker.revoked",
+    WorkerRotated => "worker.rotated",
+    RequestRefused => "request.refused",
+    CredentialRefused => "credential.refused",
     RunSubmitted => "run.submitted",
     RunCancelling => "run.cancelling",
     RunEnded => "run.ended",
@@ -69,6 +71,7 @@ actions! {
     StageRequeued => "stage.requeued",
     StageEnded => "stage.ended",
     ResultAccepted => "result.accepted",
+    ResultRejected => "result.rejected",
     BundleStored => "bundle.stored",
     BundleRedeemed => "bundle.redeemed",
 }
@@ -127,6 +130,17 @@ pub(super) async fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) -> Resu
 }
 
 impl Store {
+    /// Writes down what changed nothing: a request or a release that was refused.
+    pub async fn note(
+        &self,
+        (actor, action): (&Actor, Action),
+        subject: &str,
+        detail: Json,
+        now: Moment,
+    ) -> Result<(), Fault> {
+        self.note_for(None, (actor, action), subject, detail, now).await
+    }
+
     /// The events of a run after `place`, oldest first.
     pub async fn events(&self, run: &RunId, place: Place, limit: u32) -> Result<Vec<Event>, Fault> {
         let mut tx = self.engine.read().await?;
@@ -149,17 +163,18 @@ impl Store {
         rows.iter().map(AuditEntry::read).collect()
     }
 
-    /// Writes down a call that was refused. `call` is ours to say; nothing of what the caller sent is in it.
-    pub async fn refused_call(
+    /// The same, of something that concerns a project.
+    pub async fn note_for(
         &self,
-        (actor, project): (&Actor, Option<&Project>),
-        call: &str,
+        project: Option<&Project>,
+        (actor, action): (&Actor, Action),
+        subject: &str,
         detail: Json,
         now: Moment,
     ) -> Result<(), Fault> {
         let mut tx = self.engine.write().await?;
-        let (action, project) = (Action::CallRefused, project.map(Project::as_str));
-        let change = Change { actor, action, project, run: None, stage: None, subject: call, detail };
+        let project = project.map(Project::as_str);
+        let change = Change { actor, action, project, run: None, stage: None, subject, detail };
         write(&mut tx, now, &change).await?;
         tx.commit().await
     }

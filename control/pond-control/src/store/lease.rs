@@ -19,6 +19,14 @@ pub struct Lease {
     pub epoch: u64,
 }
 
+/// What a job has used up, as its worker says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub cost_microcents: u64,
+    pub egress_bytes: u64,
+    pub output_bytes: u64,
+}
+
 /// A lease that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
@@ -86,15 +94,27 @@ impl Store {
         Ok(now.plus(self.rules.lease))
     }
 
-    /// Renews the lease of a running job, never past its deadline.
-    pub async fn heartbeat(&self, lease: &Lease, now: Moment) -> Result<Renewed, LeaseFault> {
+    /// Renews the lease of a running job, never past its deadline, and keeps what the job has used up: never less than it was.
+    pub async fn heartbeat(&self, lease: &Lease, spent: Spent, now: Moment) -> Result<Renewed, LeaseFault> {
         let mut tx = self.engine.write().await?;
         let row = tx
             .row(
-                "UPDATE job SET lease_until = CASE WHEN deadline < $4 THEN deadline ELSE $4 END
+                "UPDATE job SET lease_until = CASE WHEN deadline < $4 THEN deadline ELSE $4 END,
+                    cost_microcents = CASE WHEN cost_microcents < $6 THEN $6 ELSE cost_microcents END,
+                    egress_bytes = CASE WHEN egress_bytes < $7 THEN $7 ELSE egress_bytes END,
+                    output_bytes = CASE WHEN output_bytes < $8 THEN $8 ELSE output_bytes END
                  WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $5
                  RETURNING lease_until, cancel",
-                args![&lease.job, &lease.worker, lease.epoch, now.plus(self.rules.lease), now],
+                args![
+                    &lease.job,
+                    &lease.worker,
+                    lease.epoch,
+                    now.plus(self.rules.lease),
+                    now,
+                    spent.cost_microcents,
+                    spent.egress_bytes,
+                    spent.output_bytes
+                ],
             )
             .await?
             .ok_or(LeaseFault::Stale)?;

@@ -68,15 +68,6 @@ pub struct ResultView {
     pub at: Moment,
 }
 
-/// What dispatch reads again before a job is offered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
-    pub document: Vec<u8>,
-    /// Which stage of the document.
-    pub position: u64,
-    pub name: String,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     pub rows: Vec<T>,
@@ -138,21 +129,6 @@ impl Store {
             }
         }
         Ok(stages)
-    }
-
-    pub async fn work(&self, stage: &StageId) -> Result<Option<Work>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let sql = "SELECT position, name, body FROM stage JOIN document ON document.run_id = stage.run_id
-                   WHERE stage.id = $1";
-        let row = tx.row(sql, args![stage]).await?;
-        let read = |row: Row| {
-            Ok(Work {
-                document: row.bytes("body")?,
-                position: row.count("position")?,
-                name: row.text("name")?,
-            })
-        };
-        row.map(read).transpose()
     }
 
     /// The project of a run: what decides who may ask for more.

@@ -45,6 +45,14 @@ pub struct LogPiece {
     pub bytes: Vec<u8>,
 }
 
+/// A piece for who reads by bytes. When the epoch is another one, so is the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPart {
+    pub epoch: u64,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum LogFault {
     #[error(transparent)]
@@ -123,17 +131,40 @@ impl Store {
         stream: Stream,
         offset: u64,
         limit: u32,
-    ) -> Result<Vec<LogPiece>, Fault> {
+    ) -> Result<Vec<LogPart>, Fault> {
         let mut tx = self.engine.read().await?;
         let rows = tx
             .rows(
-                "SELECT seq, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND start + size > $3
+                "SELECT epoch, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND start + size > $3
                    AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
                  ORDER BY seq LIMIT $4",
                 args![job, stream.name(), offset, i64::from(limit)],
             )
             .await?;
-        rows.iter().map(LogPiece::read).collect()
+        rows.iter().map(LogPart::read).collect()
+    }
+
+    /// What was stored under one lease, from piece `from` on.
+    pub async fn lease_log(
+        &self,
+        lease: &Lease,
+        stream: Stream,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<LogPiece>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT seq, start, bytes FROM log_chunk
+                   WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq >= $4 ORDER BY seq LIMIT $5";
+        let args = args![&lease.job, lease.epoch, stream.name(), from, i64::from(limit)];
+        tx.rows(sql, args).await?.iter().map(LogPiece::read).collect()
+    }
+
+    /// Which streams have a piece under this lease.
+    pub async fn lease_streams(&self, lease: &Lease) -> Result<Vec<Stream>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT DISTINCT stream FROM log_chunk WHERE job_id = $1 AND epoch = $2";
+        let rows = tx.rows(sql, args![&lease.job, lease.epoch]).await?;
+        rows.iter().map(|row| row.read("stream", Stream::from_name)).collect()
     }
 
     /// Where a stream of this lease stands: what a result has to agree with.
@@ -157,6 +188,12 @@ impl Appended {
             return Err(LogFault::Chain);
         }
         Ok(Self { next_sequence: self.next_sequence + 1, next_offset, chain })
+    }
+}
+
+impl LogPart {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self { epoch: row.count("epoch")?, offset: row.count("start")?, bytes: row.bytes("bytes")? })
     }
 }
 

@@ -20,6 +20,7 @@ mod engine;
 mod enroll;
 mod expire;
 mod flow;
+mod held;
 mod id;
 mod journal;
 mod lease;
@@ -52,11 +53,14 @@ pub use engine::Fault;
 pub use enroll::{EnrollFault, Grant, NewWorker};
 pub use expire::{Lapse, Lapsed};
 pub use flow::RunState;
+pub use held::{Held, Work};
 pub use id::{BundleId, CredentialId, JobId, Moment, RunId, StageId, TokenId, WorkerId};
 pub use journal::{Action, Actor, AuditEntry, Event, Place};
-pub use lease::{Lease, LeaseFault, Renewed};
-pub use list::{Asked, JobView, Page, ResultView, RunSummary, RunView, StageView, Work};
-pub use logs::{Appended, Chunk, LogFault, LogPiece, MOST_CHUNK, MOST_RESULT, MOST_STREAM, Stream, most_of};
+pub use lease::{Lease, LeaseFault, Renewed, Spent};
+pub use list::{Asked, JobView, Page, ResultView, RunSummary, RunView, StageView};
+pub use logs::{
+    Appended, Chunk, LogFault, LogPart, LogPiece, MOST_CHUNK, MOST_RESULT, MOST_STREAM, Stream, most_of,
+};
 pub use migrate::MigrateFault;
 pub use project::{ProjectFault, ProjectView, Removed};
 pub use submit::{Idempotency, Submission, SubmitFault, Submitted};
@@ -109,6 +113,11 @@ impl Store {
         migrate::migrate(&engine, now).await?;
         let ring = Mutex::new(Arc::new(ring));
         Ok(Self { engine, rules, ring, classes: Mutex::default() })
+    }
+
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
 
     pub async fn close(&self) {

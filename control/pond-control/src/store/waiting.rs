@@ -11,6 +11,9 @@ use super::id::{JobId, Moment, StageId};
 use super::journal::Actor;
 use super::worker::read_have;
 
+/// Jobs of one need that are ended in one call.
+const MOST_AT_ONCE: i64 = 1000;
+
 /// A need that no active worker meets, with jobs in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -46,13 +49,29 @@ impl Store {
         Ok(waiting)
     }
 
-    /// Ends what has waited in vain since before `since`. How many stages that were.
+    /// What is queued: of each need the oldest `most` jobs, whoever may have them.
+    pub async fn queued(&self, most: u32) -> Result<Vec<(JobId, Need)>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let mut queued = Vec::new();
+        for row in tx.rows(QUEUE_HEADS, &[]).await? {
+            let class = row.int("class_id")?;
+            let need = self.need(&mut tx, class).await?;
+            let sql = "SELECT id FROM job WHERE state = 'queued' AND class_id = $1 ORDER BY id LIMIT $2";
+            for row in tx.rows(sql, args![class, i64::from(most)]).await? {
+                queued.push((row.read("id", JobId::parse)?, need.clone()));
+            }
+        }
+        Ok(queued)
+    }
+
+    /// Ends what has waited in vain since before `since`, a bounded number of each need. How many stages that were.
     pub async fn end_unmatched(&self, since: Moment, now: Moment) -> Result<u64, Fault> {
         let mut ended = 0;
         for waiting in self.waiting().await? {
             let mut tx = self.engine.read().await?;
-            let sql = "SELECT id FROM job WHERE state = 'queued' AND class_id = $1 AND queued_at < $2";
-            let rows = tx.rows(sql, args![waiting.class, since]).await?;
+            let sql = "SELECT id FROM job WHERE state = 'queued' AND class_id = $1 AND queued_at < $2
+                       ORDER BY id LIMIT $3";
+            let rows = tx.rows(sql, args![waiting.class, since, MOST_AT_ONCE]).await?;
             drop(tx);
             for row in rows {
                 let job = row.read("id", JobId::parse)?;

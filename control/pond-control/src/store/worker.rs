@@ -28,6 +28,8 @@ pub struct WorkerView {
     /// Ed25519 and X25519, as they were pinned.
     pub sign_key: String,
     pub seal_key: String,
+    /// How often they changed.
+    pub generation: u64,
     pub have: Have,
     pub state: WorkerState,
     /// Why, when it is not active.
@@ -66,10 +68,10 @@ impl WorkerState {
 }
 
 const VIEW: &str =
-    "SELECT id, name, sign_key, seal_key, tags, capabilities, state, reason, enrolled_at, seen_at
+    "SELECT id, name, sign_key, seal_key, generation, tags, capabilities, state, reason, enrolled_at, seen_at
      FROM worker ORDER BY id";
 const VIEW_ONE: &str =
-    "SELECT id, name, sign_key, seal_key, tags, capabilities, state, reason, enrolled_at, seen_at
+    "SELECT id, name, sign_key, seal_key, generation, tags, capabilities, state, reason, enrolled_at, seen_at
      FROM worker WHERE id = $1";
 
 impl Store {
@@ -109,6 +111,32 @@ impl Store {
         }
         tx.commit().await?;
         Ok(news)
+    }
+
+    /// Pins new keys in the place of those of `before`, who signed for them. Which generation that makes.
+    pub async fn rotate_worker(
+        &self,
+        before: &WorkerView,
+        (sign_key, seal_key): (&str, &str),
+        now: Moment,
+    ) -> Result<u64, WorkerFault> {
+        let mut tx = self.engine.write().await?;
+        let generation = before.generation + 1;
+        let changed = tx
+            .run(
+                "UPDATE worker SET sign_key = $3, seal_key = $4, generation = $5
+                 WHERE id = $1 AND sign_key = $2 AND generation = $6 AND state <> 'revoked'",
+                args![&before.id, &before.sign_key, sign_key, seal_key, generation, before.generation],
+            )
+            .await?;
+        if changed == 0 {
+            return Err(WorkerFault::Unknown(before.id.clone()));
+        }
+        let actor = Actor::Worker(before.id.clone());
+        let detail = json!({"generation": generation, "sign_key": sign_key});
+        journal::write(&mut tx, now, &about(&before.id, &actor, Action::WorkerRotated, detail)).await?;
+        tx.commit().await?;
+        Ok(generation)
     }
 
     /// Takes no more work; ends what it has.
@@ -195,6 +223,7 @@ impl WorkerView {
             name: row.text("name")?,
             sign_key: row.text("sign_key")?,
             seal_key: row.text("seal_key")?,
+            generation: row.count("generation")?,
             have: read_have(row)?,
             state: row.read("state", WorkerState::from_name)?,
             reason: row.text("reason")?,

@@ -77,13 +77,14 @@ pub(crate) async fn a_refused_call_is_written_down_for_its_project(world: &World
     let (acme, other) = (project("acme"), project("other"));
     let call = async |project| {
         let detail = serde_json::json!({"code": "scope_missing"});
-        world.store.refused_call((&Actor::Nobody, project), "GET /v1/runs", detail, START).await.unwrap();
+        let who = (&Actor::Nobody, Action::RequestRefused);
+        world.store.note_for(project, who, "GET /v1/runs", detail, START).await.unwrap();
     };
     call(None).await;
     call(Some(&acme)).await;
     let read = async |project| {
         let entries = world.store.audit(project, Place::default(), 100).await.unwrap();
-        entries.into_iter().filter(|entry| entry.action == Action::CallRefused).collect::<Vec<_>>()
+        entries.into_iter().filter(|entry| entry.action == Action::RequestRefused).collect::<Vec<_>>()
     };
     let entries = read(None).await;
     assert_eq!(entries.len(), 2);

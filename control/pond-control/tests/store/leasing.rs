@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use pond_control::store::{
-    Chunk, ClaimFault, Completed, Lapse, Lease, LeaseFault, LogFault, Outcome, Stream, WorkerState,
+    Chunk, ClaimFault, Completed, Lapse, Lease, LeaseFault, LogFault, Outcome, Spent, Stream, WorkerState,
 };
 use pond_policy::stage::State;
 use pond_seal::Digest;
@@ -59,7 +59,10 @@ pub(crate) async fn an_offer_is_taken_up_in_time_or_lost(world: &World) {
     world.submit(&document(&["a"])).await;
     let worker = world.worker("w").await;
     let offer = world.claim(&worker, START).await;
-    assert!(matches!(world.store.heartbeat(&offer.lease, at(1)).await, Err(LeaseFault::Stale)));
+    assert!(matches!(
+        world.store.heartbeat(&offer.lease, Spent::default(), at(1)).await,
+        Err(LeaseFault::Stale)
+    ));
     assert_eq!(world.store.expire(at(10)).await.unwrap(), []);
     assert!(matches!(world.store.acknowledge(&offer.lease, at(11)).await, Err(LeaseFault::Stale)));
     let lapsed = world.store.expire(at(11)).await.unwrap();
@@ -77,9 +80,16 @@ pub(crate) async fn a_heartbeat_renews_but_not_past_the_deadline(world: &World) 
     let offer = world.started(&worker, START).await;
     // The time limit is 100 s, the grace 60.
     for (now, until) in [(50, 110), (99, 159), (120, 160), (159, 160)] {
-        assert_eq!(world.store.heartbeat(&offer.lease, at(now)).await.unwrap().until, at(until), "{now}");
+        assert_eq!(
+            world.store.heartbeat(&offer.lease, Spent::default(), at(now)).await.unwrap().until,
+            at(until),
+            "{now}"
+        );
     }
-    assert!(matches!(world.store.heartbeat(&offer.lease, at(160)).await, Err(LeaseFault::Stale)));
+    assert!(matches!(
+        world.store.heartbeat(&offer.lease, Spent::default(), at(160)).await,
+        Err(LeaseFault::Stale)
+    ));
     assert_eq!(world.store.expire(at(160)).await.unwrap(), []);
     assert_eq!(world.store.expire(at(161)).await.unwrap()[0].what, Lapse::TimedOut);
     assert_eq!(world.told(&run).await, ["a failed its time was up", "run failed"]);
@@ -110,7 +120,10 @@ pub(crate) async fn a_lease_that_lapsed_is_good_for_nothing(world: &World) {
 pub(crate) async fn nothing_works(world: &World, lease: &Lease) {
     let store = &world.store;
     assert!(matches!(store.acknowledge(lease, at(62)).await, Err(LeaseFault::Stale)), "{lease:?}");
-    assert!(matches!(store.heartbeat(lease, at(62)).await, Err(LeaseFault::Stale)), "{lease:?}");
+    assert!(
+        matches!(store.heartbeat(lease, Spent::default(), at(62)).await, Err(LeaseFault::Stale)),
+        "{lease:?}"
+    );
     assert!(matches!(store.give_back(lease, at(62)).await, Err(LeaseFault::Stale)), "{lease:?}");
     assert!(matches!(store.refuse(lease, "no", at(62)).await, Err(LeaseFault::Stale)), "{lease:?}");
     let chain = Digest::of(b"any");

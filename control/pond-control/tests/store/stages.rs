@@ -1,6 +1,6 @@
 //! Stages that need one another, and runs that are cancelled.
 
-use pond_control::store::{Actor, Completed, Outcome};
+use pond_control::store::{Actor, Completed, Outcome, Spent};
 use pond_policy::stage::State;
 
 use super::world::{START, World, at, document};
@@ -65,7 +65,7 @@ pub(crate) async fn a_cancelled_run_ends_and_its_jobs_are_told(world: &World) {
     assert!(world.store.cancel(&run, "too dear", &Actor::System, at(1)).await.unwrap());
     assert!(!world.store.cancel(&run, "again", &Actor::System, at(1)).await.unwrap());
     assert_eq!(world.told(&run).await, ["a running", "b cancelled too dear", "run active"]);
-    assert!(world.store.heartbeat(&offer.lease, at(2)).await.unwrap().cancel);
+    assert!(world.store.heartbeat(&offer.lease, Spent::default(), at(2)).await.unwrap().cancel);
     let completed = world.complete(&offer.lease, Outcome::Succeeded, at(3)).await;
     assert_eq!(completed, Completed::Accepted(State::Cancelled));
     let expected = ["a cancelled the run was cancelled", "b cancelled too dear", "run cancelled"];

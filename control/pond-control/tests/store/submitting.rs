@@ -1,7 +1,10 @@
 //! Runs come in: once each, whole, and in pages that hold still.
 
+use std::time::Duration;
+
 use pond_control::store::{
-    Actor, Asked, Idempotency, NewBundle, RunState, SourceView, Submission, SubmitFault, Submitted,
+    Actor, Asked, Idempotency, Lease, NewBundle, RunState, SourceView, Submission, SubmitFault, Submitted,
+    Work,
 };
 use pond_policy::stage::State;
 use pond_seal::Digest;
@@ -18,8 +21,17 @@ pub(crate) async fn a_run_is_stored_and_shown(world: &World) {
     let shown: Vec<_> =
         stages.iter().map(|stage| (stage.name.as_str(), stage.state, stage.job.is_some())).collect();
     assert_eq!(shown, [("build", State::Queued, true), ("test", State::Queued, false)]);
-    let work = world.store.work(&stages[1].id).await.unwrap().unwrap();
-    assert_eq!((work.document, work.position, work.name.as_str()), (text.into_bytes(), 1, "test"));
+    let offer = world.claim(&world.worker("w").await, at(1)).await;
+    let held = world.store.held(&offer.lease).await.unwrap().unwrap();
+    let work = Work {
+        document: text.into_bytes(),
+        position: 0,
+        name: "build".to_owned(),
+        timeout: Duration::from_secs(100),
+    };
+    assert_eq!((held.work, held.offered_at, held.until, held.source), (work, at(1), at(11), None));
+    let other = Lease { epoch: 2, ..offer.lease };
+    assert_eq!(world.store.held(&other).await.unwrap(), None, "another lease");
 }
 
 pub(crate) async fn the_same_key_is_the_same_run(world: &World) {

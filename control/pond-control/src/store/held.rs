@@ -1,0 +1,86 @@
+//! What a live lease is about: everything an offer says, and every later call of its holder is compared with.
+//!
+//! Read again for each call, so that a control plane that was restarted in the middle, or another one on the same store,
+//! comes to the same.
+
+use std::time::Duration;
+
+use pond_policy::name::{Name, Project};
+use pond_policy::stage::State;
+use pond_seal::Digest;
+
+use super::Store;
+use super::engine::{Fault, Row, args};
+use super::id::{BundleId, Moment, RunId, StageId};
+use super::lease::Lease;
+
+/// A job in somebody's hands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub run: RunId,
+    pub stage: StageId,
+    pub project: Project,
+    pub attempt: u64,
+    pub state: State,
+    pub offered_at: Moment,
+    /// When the lease lapses.
+    pub until: Moment,
+    pub work: Work,
+    /// The source of the run, and the hash of the tree inside.
+    pub source: Option<(BundleId, Digest)>,
+}
+
+/// The document of the run, and which stage of it this is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    pub document: Vec<u8>,
+    pub position: u64,
+    pub name: String,
+    pub timeout: Duration,
+}
+
+impl Store {
+    /// Nothing for a lease that is over.
+    pub async fn held(&self, lease: &Lease) -> Result<Option<Held>, Fault> {
+        let mut tx = self.engine.read().await?;
+        let row = tx
+            .row(
+                "SELECT job.run_id AS run_id, stage_id, project, attempt, job.state AS state, offered_at, lease_until,
+                    body, position, stage.name AS name, timeout_ms
+                 FROM job JOIN stage ON stage.id = job.stage_id JOIN run ON run.id = job.run_id
+                 JOIN document ON document.run_id = job.run_id
+                 WHERE job.id = $1 AND job.worker_id = $2 AND job.epoch = $3 AND job.state <> 'queued'",
+                args![&lease.job, &lease.worker, lease.epoch],
+            )
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let mut held = Held::read(&row)?;
+        let sql =
+            "SELECT bundle.id AS id, input FROM bundle JOIN run ON run.source = bundle.id WHERE run.id = $1";
+        if let Some(row) = tx.row(sql, args![&held.run]).await? {
+            held.source = Some((row.read("id", BundleId::parse)?, row.digest("input")?));
+        }
+        Ok(Some(held))
+    }
+}
+
+impl Held {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            run: row.read("run_id", RunId::parse)?,
+            stage: row.read("stage_id", StageId::parse)?,
+            project: row.read("project", |text| Name::parse(text).map(Project::from))?,
+            attempt: row.count("attempt")?,
+            state: row.read("state", State::from_name)?,
+            offered_at: Moment(row.int("offered_at")?),
+            until: Moment(row.int("lease_until")?),
+            work: Work {
+                document: row.bytes("body")?,
+                position: row.count("position")?,
+                name: row.text("name")?,
+                timeout: Duration::from_millis(row.count("timeout_ms")?),
+            },
+            source: None,
+        })
+    }
+}

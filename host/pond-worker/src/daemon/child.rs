@@ -1,0 +1,145 @@
+//! The process that runs one job: pond's own executable, told what to do over its standard input. Closing that ends the job; a
+//! process that does not go is killed, and its sandbox with it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use super::hold::Course;
+use crate::order::{self, JobAnswer, JobOrder, MOST_LINE, NamedSecret};
+
+/// How long a job that was told to end may take for its result.
+const GRACE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChildFault {
+    #[error("starting a process for the job")]
+    Start(#[source] io::Error),
+    #[error("telling the job's process what to do")]
+    Order(#[source] io::Error),
+    #[error("listening to the job's process")]
+    Listen(#[source] io::Error),
+    #[error("the job's process ended without an answer")]
+    Silent,
+    #[error("the job's process did not end within {} s and was killed", GRACE.as_secs())]
+    Killed,
+}
+
+/// A process at work, and what of it is to be read.
+pub(super) struct Process {
+    child: Child,
+    socket: UnixStream,
+}
+
+pub(super) struct Output {
+    pub(super) stdout: Receiver,
+    pub(super) stderr: Receiver,
+}
+
+/// What the job has cost until now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) cost_microcents: u64,
+    pub(super) egress_bytes: u64,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the daemon starts a process: pond itself, per job"
+)]
+pub(super) async fn start(
+    executable: &Path,
+    order: JobOrder,
+    secrets: Vec<NamedSecret>,
+) -> Result<(Process, Output), ChildFault> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(ChildFault::Start)?;
+    let (stdout, stdout_end) = pipe().map_err(ChildFault::Start)?;
+    let (stderr, stderr_end) = pipe().map_err(ChildFault::Start)?;
+    let child = Command::from(std::process::Command::new(executable))
+        .arg("job")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        // A person's Ctrl-C is for the daemon, which decides what becomes of its jobs.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(ChildFault::Start)?;
+    let sent = tokio::task::spawn_blocking(move || {
+        order::send(&ours, &order, &secrets, [stdout_end.as_fd(), stderr_end.as_fd()]).map(|()| ours)
+    });
+    let ours = sent.await.map_err(io::Error::other).flatten().map_err(ChildFault::Order)?;
+    ours.set_nonblocking(true).map_err(ChildFault::Listen)?;
+    let socket = UnixStream::from_std(ours).map_err(ChildFault::Listen)?;
+    Ok((Process { child, socket }, Output { stdout, stderr }))
+}
+
+fn pipe() -> io::Result<(Receiver, OwnedFd)> {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((Receiver::from_owned_fd(reader)?, writer))
+}
+
+impl Process {
+    /// Waits for the job's end. As soon as it shall not go on it is told so, and killed if that does not help.
+    pub(super) async fn attend(
+        mut self,
+        mut course: watch::Receiver<Course>,
+        spent: &watch::Sender<Spent>,
+    ) -> Result<JobAnswer, ChildFault> {
+        let (reader, mut writer) = self.socket.split();
+        let answer = answers(BufReader::new(reader), spent);
+        tokio::pin!(answer);
+        let told = tokio::select! {
+            answer = &mut answer => Some(answer),
+            _ = course.wait_for(|course| *course != Course::Go) => None,
+        };
+        let answer = match told {
+            Some(answer) => answer,
+            None => {
+                writer.shutdown().await.map_err(ChildFault::Listen)?;
+                match tokio::time::timeout(GRACE, &mut answer).await {
+                    Ok(answer) => answer,
+                    Err(_) => Err(ChildFault::Killed),
+                }
+            }
+        };
+        match tokio::time::timeout(GRACE, self.child.wait()).await {
+            Ok(Ok(_status)) => answer,
+            Ok(Err(_)) | Err(_) => {
+                self.child.kill().await.map_err(ChildFault::Listen)?;
+                answer
+            }
+        }
+    }
+}
+
+/// Reads answers to the last one.
+async fn answers(
+    mut from: impl AsyncBufReadExt + Unpin,
+    spent: &watch::Sender<Spent>,
+) -> Result<JobAnswer, ChildFault> {
+    loop {
+        let mut line = Vec::new();
+        let most = u64::try_from(MOST_LINE).unwrap_or(u64::MAX);
+        match (&mut from).take(most).read_until(b'\n', &mut line).await {
+            // It was killed with something of ours unread.
+            Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Err(ChildFault::Silent),
+            Err(fault) => return Err(ChildFault::Listen(fault)),
+            Ok(0) => return Err(ChildFault::Silent),
+            Ok(_) => {}
+        }
+        match serde_json::from_slice(&line).map_err(|fault| ChildFault::Listen(fault.into()))? {
+            JobAnswer::Spent { cost_microcents, egress_bytes } => {
+                spent.send_replace(Spent { cost_microcents, egress_bytes });
+            }
+            answer @ (JobAnswer::Ended { .. } | JobAnswer::Failed { .. }) => return Ok(answer),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A job's streams on their way to the control plane: every piece once and in order, whatever gets lost on the way. Nothing is
+//! dropped while the lease holds: who reads slowly slows the job down.
+
+use std::time::Duration;
+
+use pond_seal::chain::Chain;
+use pond_seal::result;
+use pond_wire::orch::{
+    self, Blob, Chunk, ChunkReply, Hash, Lease, MOST_CHUNK_BYTES, NotAValue, Route, Version,
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::pace::Pace;
+use super::session::{CallFault, Session};
+
+/// No server may make a worker wait longer than this at once.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChunkFault {
+    #[error("sending output")]
+    Call(#[from] CallFault),
+    #[error("reading output")]
+    Read(#[source] std::io::Error),
+    #[error("the control plane expects piece {seq} at {offset}, which was sent long ago or never")]
+    OutOfStep { seq: u64, offset: u64 },
+    #[error("a value that no body can hold")]
+    Value(#[from] NotAValue),
+}
+
+/// One stream.
+pub(super) struct Outgoing<'s> {
+    session: &'s Session,
+    lease: Lease,
+    stream: orch::Stream,
+    chain: Chain,
+    is_full: bool,
+}
+
+impl<'s> Outgoing<'s> {
+    pub(super) fn new(session: &'s Session, lease: &Lease, stream: orch::Stream) -> Self {
+        let chain = Chain::begin(lease.job.as_str(), lease.epoch, of(stream));
+        Self { session, lease: lease.clone(), stream, chain, is_full: false }
+    }
+
+    /// Sends everything there is to read, and says how much that was.
+    pub(super) async fn forward(&mut self, mut from: impl AsyncRead + Unpin) -> Result<u64, ChunkFault> {
+        let mut piece = vec![0; MOST_CHUNK_BYTES];
+        loop {
+            let length = from.read(&mut piece).await.map_err(ChunkFault::Read)?;
+            if length == 0 {
+                return Ok(self.chain.at().offset);
+            }
+            self.send(piece.get(..length).unwrap_or_default()).await?;
+        }
+    }
+
+    /// Sends one piece, until it is stored or refused.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ChunkFault> {
+        if self.is_full {
+            return Ok(());
+        }
+        let place = self.chain.at();
+        let link = place.link(bytes);
+        let chunk = Chunk {
+            version: Version,
+            lease: self.lease.clone(),
+            stream: self.stream,
+            seq: link.seq,
+            offset: link.offset,
+            bytes: Blob::new(bytes.to_vec())?,
+            head: Hash::try_from(link.head.to_string())?,
+        };
+        let mut pace = Pace::default();
+        loop {
+            match self.session.call(Route::Chunks, &chunk).await {
+                Ok(ChunkReply::Stored { pause_milliseconds, .. }) => {
+                    self.chain.extend(bytes);
+                    let pause = Duration::from_millis(pause_milliseconds.into()).min(LONGEST_PAUSE);
+                    tokio::time::sleep(pause).await;
+                    return Ok(());
+                }
+                // It was stored, and the answer got lost.
+                Ok(ChunkReply::Expected { seq, .. }) if seq == place.seq.saturating_add(1) => {
+                    self.chain.extend(bytes);
+                    return Ok(());
+                }
+                Ok(ChunkReply::Expected { seq, offset, .. })
+                    if (seq, offset) != (place.seq, place.offset) =>
+                {
+                    return Err(ChunkFault::OutOfStep { seq, offset });
+                }
+                Ok(ChunkReply::Expected { .. }) => pace.wait().await,
+                Ok(ChunkReply::Full { .. }) => {
+                    self.is_full = true;
+                    return Ok(());
+                }
+                Err(fault) if fault.may_pass() => pace.wait().await,
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+}
+
+fn of(stream: orch::Stream) -> result::Stream {
+    match stream {
+        orch::Stream::Stdout => result::Stream::Stdout,
+        orch::Stream::Stderr => result::Stream::Stderr,
+        orch::Stream::Terminal => result::Stream::Terminal,
+        orch::Stream::Result => result::Stream::Result,
+    }
+}

@@ -1,0 +1,172 @@
+//! One job under its lease, from the acknowledgement to the accepted result.
+//!
+//! The lease is kept on this machine's own clock, counted from before the call that renewed it was sent: when it cannot be
+//! renewed the job is dead before anybody else may have it. Whatever happens, the job's directory and its run go.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pond_seal::offer::Offer;
+use pond_wire::orch::{
+    Acknowledge, AcknowledgeReply, Heartbeat, HeartbeatReply, Id, Lease, NotAValue, Route, Verdict, Version,
+};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::child::{ChildFault, Spent};
+use super::chunks::ChunkFault;
+use super::pace::Pace;
+use super::place::PlaceFault;
+use super::session::{CallFault, Session};
+use super::source::SourceFault;
+use super::work::work;
+use super::{Daemon, Phase};
+use crate::meant::Meant;
+
+/// The longest time between two heartbeats: how late a cancellation is heard.
+const BEAT: Duration = Duration::from_secs(5);
+/// How long a job whose lease is lost may take to be gone.
+const GRACE: Duration = Duration::from_secs(40);
+
+/// What is to become of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Course {
+    Go,
+    /// It ends; its result so far is wanted.
+    Stop,
+    /// It ends; nothing of it is wanted.
+    Lost,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum JobFault {
+    #[error("acknowledging the job")]
+    Acknowledge(#[source] CallFault),
+    #[error("the lease is lost")]
+    Lost,
+    #[error("fetching the source")]
+    Source(#[from] SourceFault),
+    #[error("credential {name} was not released: {code}")]
+    Withheld { name: String, code: String },
+    #[error("opening credential {0}")]
+    Release(String, #[source] pond_seal::seal::OpenFault),
+    #[error("asking for a credential")]
+    Seal(#[source] CallFault),
+    #[error("a place for the job")]
+    Place(#[from] PlaceFault),
+    #[error(transparent)]
+    Child(#[from] ChildFault),
+    #[error("handing on what the job wrote")]
+    Chunks(#[from] ChunkFault),
+    #[error("{message} [{code}]")]
+    Failed { code: String, message: String },
+    #[error("reading the job's result")]
+    Result(#[source] std::io::Error),
+    #[error("the result was not accepted")]
+    Complete(#[source] CallFault),
+    #[error("a value that no body can hold")]
+    Value(#[from] NotAValue),
+}
+
+/// What a job needs to know while it is held.
+pub(super) struct Held<'a> {
+    pub(super) daemon: &'a Daemon,
+    pub(super) offer: &'a Offer,
+    pub(super) meant: &'a Meant,
+    pub(super) lease: Lease,
+    pub(super) spent: watch::Sender<Spent>,
+    pub(super) output_bytes: AtomicU64,
+}
+
+/// Runs an offered job.
+pub(super) async fn hold(
+    daemon: &Daemon,
+    offer: &Offer,
+    meant: &Meant,
+    mut phase: watch::Receiver<Phase>,
+) -> Result<(), JobFault> {
+    let lease = Lease { job: Id::try_from(offer.job.clone())?, epoch: offer.lease_epoch };
+    let until = acknowledge(&daemon.session, &lease, offer).await?;
+    let (course, courses) = watch::channel(Course::Go);
+    let spent = watch::Sender::default();
+    let held = Held { daemon, offer, meant, lease, spent, output_bytes: AtomicU64::new(0) };
+    let working = work(&held, courses);
+    let keeping = keep(&held, until, &course);
+    tokio::pin!(working, keeping);
+    let lost = tokio::select! {
+        done = &mut working => return done,
+        () = &mut keeping => true,
+        _ = phase.wait_for(|phase| *phase == Phase::GiveUp) => false,
+    };
+    course.send_replace(Course::Lost);
+    if lost {
+        (daemon.log)("lease_lost", &[("job", &offer.job)]);
+    }
+    // It is told to end; one that does not is killed with everything it started when this is dropped.
+    match tokio::time::timeout(GRACE, &mut working).await {
+        Ok(Err(_)) | Ok(Ok(())) | Err(_) => Err(JobFault::Lost),
+    }
+}
+
+/// Says that the job begins; the lease holds until the time this returns.
+async fn acknowledge(session: &Session, lease: &Lease, offer: &Offer) -> Result<Instant, JobFault> {
+    let body = Acknowledge { version: Version, lease: lease.clone() };
+    let deadline = Instant::now() + Duration::from_secs(offer.acknowledge_seconds.into());
+    let mut pace = Pace::default();
+    loop {
+        let sent = Instant::now();
+        match session.call::<AcknowledgeReply>(Route::Acknowledge, &body).await {
+            Ok(reply) => return Ok(sent + holds(reply.lease_seconds)),
+            Err(fault) if fault.may_pass() && Instant::now() < deadline => pace.wait().await,
+            Err(fault) => return Err(JobFault::Acknowledge(fault)),
+        }
+    }
+}
+
+/// A lease as this side counts it: shorter, so that killing takes place within it.
+fn holds(lease_seconds: u32) -> Duration {
+    Duration::from_secs(lease_seconds.into()) * 9 / 10
+}
+
+/// Renews the lease for as long as that can be done; returns when it is lost.
+async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course>) {
+    let mut pace = Pace::default();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        tokio::time::sleep(BEAT.min(left / 3)).await;
+        let sent = Instant::now();
+        let spent = *held.spent.borrow();
+        let beat = Heartbeat {
+            version: Version,
+            lease: held.lease.clone(),
+            cost_microcents: spent.cost_microcents,
+            egress_bytes: spent.egress_bytes,
+            output_bytes: held.output_bytes.load(Ordering::Relaxed),
+        };
+        let call = held.daemon.session.call::<HeartbeatReply>(Route::Heartbeat, &beat);
+        match timeout_at(until, call).await {
+            Ok(Ok(HeartbeatReply { verdict: Verdict::Continue { lease_seconds }, .. })) => {
+                until = sent + holds(lease_seconds);
+                pace = Pace::default();
+            }
+            Ok(Ok(HeartbeatReply { verdict: Verdict::Cancel { reason }, .. })) => {
+                if course.send_if_modified(|course| std::mem::replace(course, Course::Stop) == Course::Go) {
+                    (held.daemon.log)(
+                        "job_cancelled",
+                        &[("job", &held.offer.job), ("reason", &reason.as_str())],
+                    );
+                }
+                until = sent + holds(held.offer.lease_seconds);
+            }
+            Ok(Ok(HeartbeatReply { verdict: Verdict::Lost {}, .. })) => return,
+            Ok(Err(fault)) if !fault.may_pass() => return,
+            Ok(Err(_)) if Instant::now() < until => {
+                // A wait that is longer than the lease ends with it.
+                if timeout_at(until, pace.wait()).await.is_err() {
+                    return;
+                }
+            }
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The worker's daemon: asks for jobs, holds each under its lease, and tells what came of it.
+//!
+//! Zone: host. It believes what is signed with the key it pinned, for the poll it has open, and nothing else; the orchestrator
+//! between them can only delay. Jobs run in processes of their own, and so do probes. Losing this process costs the leases it
+//! holds and no more: sandboxes end with it, and the next start removes what is left.
+
+mod child;
+mod chunks;
+mod enroll;
+mod hold;
+mod look;
+mod pace;
+mod place;
+mod session;
+mod source;
+mod work;
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pond_policy::settings::Settings;
+use pond_seal::offer::{Addressee, Offer, OfferFault, SignedOffer};
+use pond_wire::orch::{self, Body, Few, NotAValue, Poll, PollReply, Route, Version};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
+
+pub use enroll::{JoinFault, join};
+pub use hold::JobFault;
+pub use look::{LookFault, look};
+pub use place::{Alone, Place, PlaceFault};
+pub use session::{CallFault, Session};
+
+use crate::meant::{Meant, MeantFault, understand};
+use hold::hold;
+use pace::Pace;
+
+/// How long a poll is held open, and how much longer its answer may take.
+const WAIT_SECONDS: u32 = 25;
+const WAIT_MORE: Duration = Duration::from_secs(15);
+/// How often a worker that gets no work asks whether that has changed.
+const DRAINED: Duration = Duration::from_secs(10);
+const SHORTEST_RETRY: Duration = Duration::from_millis(10);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// What is to become of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Work,
+    /// No more jobs; those that run are finished.
+    Drain,
+    /// Jobs that run are ended and given back.
+    GiveUp,
+}
+
+/// Writes one line of the log: what happened, and about what.
+pub type Log = fn(&str, &[(&str, &dyn Display)]);
+
+#[derive(Debug)]
+pub struct Daemon {
+    pub session: Session,
+    pub place: Place,
+    /// What the operator demands of every sandbox on this machine.
+    pub settings: Settings,
+    /// Pond itself.
+    pub executable: PathBuf,
+    /// How many jobs at once.
+    pub slots: usize,
+    pub log: Log,
+    /// Something may be different about this host.
+    pub changed: Notify,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum PollFault {
+    #[error("asking for work")]
+    Call(#[from] CallFault),
+    #[error("the offer does not hold")]
+    Offer(#[from] OfferFault),
+    #[error("the stage is not for this worker")]
+    Meant(#[from] MeantFault),
+    #[error("a value that no body can hold")]
+    Value(#[from] NotAValue),
+}
+
+/// What a poll came to.
+enum Polled {
+    Job(Box<(Offer, Meant)>),
+    Nothing(Duration),
+}
+
+/// Works until the phase says otherwise, and then until every job is over.
+pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::Receiver<Phase>) {
+    let known = Arc::new(watch::Sender::new(capabilities));
+    let looking = {
+        let (daemon, known) = (Arc::clone(&daemon), Arc::clone(&known));
+        tokio::spawn(async move { look::keep_looking(&daemon, &known).await })
+    };
+    let mut jobs = JoinSet::new();
+    let mut leaving = phase.clone();
+    tokio::select! {
+        () = take_jobs(&daemon, &known, &phase, &mut jobs) => {}
+        _ = leaving.wait_for(|phase| *phase != Phase::Work) => {}
+    }
+    (daemon.log)("draining", &[("jobs", &jobs.len())]);
+    while jobs.join_next().await.is_some() {}
+    looking.abort();
+}
+
+async fn take_jobs(
+    daemon: &Arc<Daemon>,
+    known: &watch::Sender<Vec<String>>,
+    phase: &watch::Receiver<Phase>,
+    jobs: &mut JoinSet<()>,
+) {
+    let slots = Arc::new(Semaphore::new(daemon.slots));
+    let mut pace = Pace::default();
+    loop {
+        while jobs.try_join_next().is_some() {}
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let capabilities = known.borrow().clone();
+        match poll(daemon, capabilities).await {
+            Ok(Polled::Job(job)) => {
+                pace = Pace::default();
+                let (daemon, phase) = (Arc::clone(daemon), phase.clone());
+                jobs.spawn(async move {
+                    let (offer, meant) = *job;
+                    let ended = hold(&daemon, &offer, &meant, phase).await;
+                    told(&daemon, &offer, ended);
+                    drop(slot);
+                });
+            }
+            Ok(Polled::Nothing(retry)) => {
+                pace = Pace::default();
+                tokio::time::sleep(retry).await;
+            }
+            Err(fault) => {
+                (daemon.log)("poll_failed", &[("error", &chain(&fault))]);
+                pace.wait().await;
+            }
+        }
+    }
+}
+
+fn told(daemon: &Daemon, offer: &Offer, ended: Result<(), JobFault>) {
+    match ended {
+        Ok(()) => (daemon.log)("job_accepted", &[("job", &offer.job)]),
+        Err(fault) => (daemon.log)("job_failed", &[("job", &offer.job), ("error", &chain(&fault))]),
+    }
+}
+
+/// Asks once. An offer is read only if the control plane signed it for this worker, its key and this very question.
+async fn poll(daemon: &Daemon, capabilities: Vec<String>) -> Result<Polled, PollFault> {
+    let session = &daemon.session;
+    let body =
+        Poll { version: Version, wait_seconds: WAIT_SECONDS, capabilities: Few::try_from(capabilities)? };
+    let patience = Duration::from_secs(WAIT_SECONDS.into()) + WAIT_MORE;
+    let (reply, polled) = session.send(Route::Poll, &body, patience).await?;
+    let reply = reply.bytes(PollReply::MOST_BYTES, patience).await.map_err(CallFault::from)?;
+    let offer = match orch::decode(&reply).map_err(CallFault::from)? {
+        PollReply::Nothing { retry_milliseconds, .. } => {
+            let retry = Duration::from_millis(retry_milliseconds.into());
+            return Ok(Polled::Nothing(retry.clamp(SHORTEST_RETRY, LONGEST_RETRY)));
+        }
+        PollReply::Drain { .. } => return Ok(Polled::Nothing(DRAINED)),
+        PollReply::Offer { offer, .. } => SignedOffer::from_bytes(offer.into_bytes()),
+    };
+    let worker_key = session.identity.keys().seal.id();
+    let offer = offer.verify(&session.control, Addressee { worker: &session.worker, worker_key, polled })?;
+    let meant = understand(&offer.executor, &offer.tenant, offer.policy, &daemon.settings)?;
+    Ok(Polled::Job(Box::new((offer, meant))))
+}
+
+fn chain(fault: &dyn std::error::Error) -> String {
+    let mut text = fault.to_string();
+    let mut cause = fault.source();
+    while let Some(source) = cause {
+        text += &format!(": {source}");
+        cause = source.source();
+    }
+    text
+}

@@ -1,0 +1,112 @@
+//! The calls of an enrolled worker: each signed, each reply bounded, none trusted for more than it is.
+//!
+//! A refusal of the control plane's is an answer and is not repeated; whatever else goes wrong may pass, and who calls decides
+//! how long to try.
+
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::{Request as HttpRequest, StatusCode};
+use pond_seal::Digest;
+use pond_seal::enroll::Identity;
+use pond_seal::key::PublicKey;
+use pond_seal::request::{HEADER, Request, RequestFault, RequestNonce, SignedHead};
+use pond_wire::orch::{self, Body, BodyFault, Route};
+use serde::{Deserialize, Serialize};
+
+use crate::link::{Link, LinkFault, Reply, whole};
+
+/// How long a call may take that the server answers at once.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+const MOST_PROBLEM: usize = 64 << 10;
+
+/// Who this worker is, and whom it believes.
+#[derive(Debug)]
+pub struct Session {
+    pub link: Link,
+    pub worker: String,
+    pub identity: Identity,
+    /// The control plane's key, pinned at enrollment.
+    pub control: PublicKey,
+    /// The wall clock in seconds, as the program reads it.
+    pub clock: fn() -> u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CallFault {
+    #[error("the control plane refused: {code}")]
+    Refused { status: StatusCode, code: String },
+    #[error("the server is not ready: {0}")]
+    Unready(StatusCode),
+    #[error("calling the control plane")]
+    Link(#[from] LinkFault),
+    #[error("the answer is none")]
+    Answer(#[from] BodyFault),
+    #[error("signing the request")]
+    Sign(#[from] RequestFault),
+    #[error("writing the request")]
+    Write(#[from] serde_json::Error),
+}
+
+impl CallFault {
+    /// Whether the same call may go well later.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused { .. } | Self::Write(_) => false,
+            Self::Unready(_) | Self::Link(_) | Self::Answer(_) | Self::Sign(_) => true,
+        }
+    }
+}
+
+/// A refusal, as far as a worker reads it.
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+}
+
+impl Session {
+    /// One call with one answer.
+    pub async fn call<T: Body>(&self, route: Route, body: &impl Serialize) -> Result<T, CallFault> {
+        let (reply, _) = self.send(route, body, PATIENCE).await?;
+        Ok(orch::decode(&reply.bytes(T::MOST_BYTES, PATIENCE).await?)?)
+    }
+
+    /// A call whose answer is read by the caller, and the number it was made under.
+    pub(super) async fn send(
+        &self,
+        route: Route,
+        body: &impl Serialize,
+        patience: Duration,
+    ) -> Result<(Reply<'_>, RequestNonce), CallFault> {
+        let body = serde_json::to_vec(body)?;
+        let request = Request { method: "POST", path: route.path(), body: Digest::of(&body) };
+        let nonce = RequestNonce::generate()?;
+        let (control, key) = (self.control.id(), &self.identity.signing);
+        let head = SignedHead::sign(&request, &self.worker, control, (self.clock)(), nonce, key);
+        let request = HttpRequest::post(route.path())
+            .header(CONTENT_TYPE, "application/json")
+            .header(HEADER, head.to_text())
+            .body(whole(body))
+            .map_err(LinkFault::Request)?;
+        let reply = self.link.send(request, patience).await?;
+        Ok((accepted(reply).await?, nonce))
+    }
+}
+
+/// The reply, unless it is a refusal.
+pub(super) async fn accepted(reply: Reply<'_>) -> Result<Reply<'_>, CallFault> {
+    let status = reply.status();
+    if status.is_success() {
+        return Ok(reply);
+    }
+    let is_refusal = status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS;
+    let body = reply.bytes(MOST_PROBLEM, PATIENCE).await?;
+    match serde_json::from_slice::<Problem>(&body) {
+        // A clock that is off is set right, and a memory that is full empties; anything else stays refused.
+        Ok(Problem { code }) if is_refusal && !matches!(code.as_str(), "request_time" | "request_flood") => {
+            Err(CallFault::Refused { status, code })
+        }
+        Ok(_) | Err(_) => Err(CallFault::Unready(status)),
+    }
+}

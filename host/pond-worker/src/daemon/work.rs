@@ -1,0 +1,180 @@
+//! What is done with a job while its lease holds: source, secrets, the process that runs it, its output, its result.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use pond_seal::seal::{Release, Subject};
+use pond_wire::orch::{
+    Blob, Complete, CompleteReply, Id, MOST_CHUNK_BYTES, Route, Seal, SealReply, Stream, Version,
+};
+use tokio::io::AsyncRead;
+use tokio::sync::watch;
+
+use super::child;
+use super::chunks::{ChunkFault, Outgoing};
+use super::hold::{Course, Held, JobFault};
+use super::pace::Pace;
+use super::source;
+use crate::order::{JobAnswer, JobOrder, NamedSecret};
+
+/// What the process that ran the job leaves in the run's directory.
+const STATEMENT: &str = "statement.dsse.json";
+
+/// Runs the job and tells what came of it.
+pub(super) async fn work(held: &Held<'_>, courses: watch::Receiver<Course>) -> Result<(), JobFault> {
+    match prepare(held).await {
+        Ok((order, secrets, desk)) => {
+            let done = run(held, order, secrets, courses).await;
+            drop(desk);
+            done
+        }
+        Err(fault) => {
+            explain(held, &fault).await?;
+            Err(fault)
+        }
+    }
+}
+
+async fn prepare(held: &Held<'_>) -> Result<(JobOrder, Vec<NamedSecret>, super::place::Desk), JobFault> {
+    let Held { daemon, offer, meant, lease, .. } = held;
+    let desk = daemon.place.desk(&offer.job, offer.lease_epoch)?;
+    source::fetch(&daemon.session, offer, lease, meant.policy.limits(), &desk.source()).await?;
+    let mut secrets = Vec::new();
+    for name in &offer.credentials {
+        secrets.push((name.clone(), secret(held, name).await?));
+    }
+    let order = JobOrder {
+        worker: offer.worker.clone(),
+        tenant: offer.tenant.clone(),
+        job: offer.job.clone(),
+        attempt: offer.attempt,
+        epoch: offer.lease_epoch,
+        input: offer.input,
+        policy: offer.policy,
+        executor: offer.executor.clone(),
+        deadline_seconds: offer.deadline_seconds,
+        checkout: desk.source(),
+        state: daemon.place.state(),
+        key: daemon.place.signing_key(),
+    };
+    Ok((order, secrets, desk))
+}
+
+/// One credential, at the moment it is needed.
+async fn secret(held: &Held<'_>, name: &str) -> Result<pond_seal::Secret, JobFault> {
+    let session = &held.daemon.session;
+    let body =
+        Seal { version: Version, lease: held.lease.clone(), credential: Id::try_from(name.to_owned())? };
+    let mut pace = Pace::default();
+    let release = loop {
+        match session.call(Route::Seal, &body).await {
+            Ok(SealReply::Released(release)) => break Release::from_bytes(release.into_bytes()),
+            Ok(SealReply::Refused(code)) => {
+                let (name, code) = (name.to_owned(), code.as_str().to_owned());
+                return Err(JobFault::Withheld { name, code });
+            }
+            Err(fault) if fault.may_pass() => pace.wait().await,
+            Err(fault) => return Err(JobFault::Seal(fault)),
+        }
+    };
+    let context = held.offer.seal_context(Subject::Credential(name.to_owned()));
+    let opened = release.open(&session.control, &session.identity.opening, &context);
+    opened.map_err(|fault| JobFault::Release(name.to_owned(), fault))
+}
+
+async fn run(
+    held: &Held<'_>,
+    order: JobOrder,
+    secrets: Vec<NamedSecret>,
+    courses: watch::Receiver<Course>,
+) -> Result<(), JobFault> {
+    let (process, output) = child::start(&held.daemon.executable, order, secrets).await?;
+    let mut stderr = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stderr);
+    let mut stdout = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stdout);
+    let attended = async { Ok(process.attend(courses.clone(), &held.spent).await?) };
+    let (answer, (), ()) = tokio::try_join!(
+        attended,
+        forward(held, &mut stdout, output.stdout),
+        forward(held, &mut stderr, output.stderr)
+    )?;
+    if *courses.borrow() == Course::Lost {
+        return Err(JobFault::Lost);
+    }
+    match answer {
+        JobAnswer::Ended { run } => {
+            let unnamed = || JobFault::Result(std::io::ErrorKind::InvalidData.into());
+            let run = Run(held.daemon.place.run(&run).ok_or_else(unnamed)?);
+            tell(held, &run).await
+        }
+        JobAnswer::Failed { code, message } => {
+            held.daemon.changed.notify_one();
+            let fault = JobFault::Failed { code, message };
+            stderr.send(reason(&fault).as_bytes()).await?;
+            Err(fault)
+        }
+        JobAnswer::Spent { .. } => Err(JobFault::Child(child::ChildFault::Silent)),
+    }
+}
+
+async fn forward(
+    held: &Held<'_>,
+    to: &mut Outgoing<'_>,
+    from: impl AsyncRead + Unpin,
+) -> Result<(), JobFault> {
+    let bytes = to.forward(from).await?;
+    held.output_bytes.fetch_add(bytes, Ordering::Relaxed);
+    Ok(())
+}
+
+/// A run's directory; it goes with this value, told or not.
+struct Run(PathBuf);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Err(_swept_at_the_next_start) = std::fs::remove_dir_all(&self.0) {}
+    }
+}
+
+/// Sends the result and the statement about it, until they are accepted.
+async fn tell(held: &Held<'_>, run: &Run) -> Result<(), JobFault> {
+    let session = &held.daemon.session;
+    let result =
+        File::open(run.0.join(pond_seal::result::Stream::Result.file())).map_err(JobFault::Result)?;
+    let mut outgoing = Outgoing::new(session, &held.lease, Stream::Result);
+    loop {
+        let mut piece = Vec::new();
+        let read = (&result).take(MOST_CHUNK_BYTES as u64).read_to_end(&mut piece);
+        if read.map_err(JobFault::Result)? == 0 {
+            break;
+        }
+        outgoing.send(&piece).await?;
+    }
+    let statement = std::fs::read(run.0.join(STATEMENT)).map_err(JobFault::Result)?;
+    let body = Complete { version: Version, lease: held.lease.clone(), statement: Blob::new(statement)? };
+    let mut pace = Pace::default();
+    loop {
+        match session.call(Route::Complete, &body).await {
+            Ok(CompleteReply::Accepted { .. }) => return Ok(()),
+            Err(fault) if fault.may_pass() => pace.wait().await,
+            Err(fault) => return Err(JobFault::Complete(fault)),
+        }
+    }
+}
+
+/// Why nothing ran, where whoever asked will look for it.
+async fn explain(held: &Held<'_>, fault: &JobFault) -> Result<(), ChunkFault> {
+    let mut stderr = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stderr);
+    stderr.send(reason(fault).as_bytes()).await
+}
+
+fn reason(fault: &JobFault) -> String {
+    let mut text = format!("pond: {fault}");
+    let mut cause = std::error::Error::source(fault);
+    while let Some(source) = cause {
+        text += &format!(": {source}");
+        cause = source.source();
+    }
+    text + "\n"
+}

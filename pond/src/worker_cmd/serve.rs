@@ -1,0 +1,79 @@
+//! `pond worker run`: the daemon. SIGTERM and SIGINT let it finish what it has; a second one makes it give that up.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use pond_worker::daemon::{Daemon, Phase, Place, look, run};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, watch};
+
+use super::membership::Membership;
+use super::runtime;
+use crate::run::OWN_EXECUTABLE;
+use crate::{output, runs, settings};
+
+/// Ask for jobs and run them.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// How many jobs at once; as many as this machine has processors.
+    #[arg(long, value_name = "N")]
+    jobs: Option<std::num::NonZeroUsize>,
+}
+
+pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let settings = settings::sandbox().map_err(|_refusals| anyhow::anyhow!("the operator's settings"))?;
+    let state = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
+    let place = Place::open(&state)?;
+    let session = Membership::session(&place)?;
+    let _alone = place.take()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let daemon = Daemon {
+        session,
+        place,
+        settings,
+        executable: PathBuf::from(OWN_EXECUTABLE),
+        slots: args.jobs.map_or(cores, usize::from),
+        log,
+        changed: Notify::new(),
+    };
+    runtime()?.block_on(async {
+        let phase = phases()?;
+        let capabilities = look(Path::new(OWN_EXECUTABLE)).await?;
+        log("working", &[("worker", &daemon.session.worker), ("capabilities", &capabilities.join(" "))]);
+        run(Arc::new(daemon), capabilities, phase).await;
+        log("stopped", &[]);
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// What signals make of the daemon.
+fn phases() -> anyhow::Result<watch::Receiver<Phase>> {
+    let (set, phase) = watch::channel(Phase::Work);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        for next in [Phase::Drain, Phase::GiveUp] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            set.send_replace(next);
+        }
+        // Whoever watches the phase must not see it go.
+        set.closed().await;
+    });
+    Ok(phase)
+}
+
+/// One object per line, on the error stream.
+fn log(event: &str, about: &[(&str, &dyn Display)]) {
+    let mut line = serde_json::Map::new();
+    line.insert("time".to_owned(), runs::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string().into());
+    line.insert("event".to_owned(), event.into());
+    line.extend(about.iter().map(|(name, value)| ((*name).to_owned(), value.to_string().into())));
+    output::say(&serde_json::Value::Object(line).to_string());
+}
