@@ -373,3 +373,18 @@ fn names_do_not_lead_elsewhere() {
         "{asked:?}"
     );
 }
+
+/// Every regular file below a directory.
+pub(crate) fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let (mut files, mut pending) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => pending.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files
+}
