@@ -73,7 +73,7 @@ enum Command {
     /// Hosts that the control plane allows a project.
     #[command(subcommand)]
     Egress(Egress),
-    /// The machines that run jobs for a control plane, and this one as one of them.
+    /// Workers of a control plane, and this machine as one of them.
     #[command(subcommand)]
     Worker(Worker),
     /// Tokens of the control plane's API.

@@ -40,7 +40,9 @@ impl Up {
     fn start(world: &World) -> Self {
         let mut command = world.pond(&["up"]);
         command.env("POND_CONFIG", world.operator_file()).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(std::fs::File::create(world.directory().join("up.log")).unwrap());
+        command
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(world.directory().join("up.log")).unwrap());
         let mut up = Self { child: command.spawn().unwrap() };
         let begun = Instant::now();
         loop {
@@ -50,7 +52,10 @@ impl Up {
             }
             let ended = up.child.try_wait().unwrap();
             let log = std::fs::read_to_string(world.directory().join("up.log")).unwrap();
-            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "`pond up` does not serve: {done:?}: {log}");
+            assert!(
+                ended.is_none() && begun.elapsed() < PATIENCE,
+                "`pond up` does not serve: {done:?}: {log}"
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -96,7 +101,8 @@ fn source_in_model_called_patch_out_key_nowhere() {
     assert_eq!((done.code, told), (0, expected), "{done:?}");
 
     let listed = ask(&world, &["runs", "--remote", "--json"], "");
-    let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_else(|fault| panic!("{fault}: {listed:?}"));
+    let listed: Value =
+        serde_json::from_str(&listed.stdout).unwrap_or_else(|fault| panic!("{fault}: {listed:?}"));
     let run = listed[0]["id"].as_str().unwrap();
     let out = world.directory().join("out");
     let fetched = ask(&world, &["fetch", run, "--out", out.to_str().unwrap()], "");
@@ -110,11 +116,18 @@ fn source_in_model_called_patch_out_key_nowhere() {
     let requests = check_upstream(&world, &CLAUDE);
     assert!(requests.len() >= 2, "a question and a report: {requests:?}");
     let files = files_below(world.directory());
-    assert!(files.iter().any(|(name, _)| name.contains("/control/")), "the control plane's files are looked at");
-    let holders: Vec<&String> = files.iter().filter(|(_, content)| holds(content)).map(|(name, _)| name).collect();
+    assert!(
+        files.iter().any(|(name, _)| name.contains("/control/")),
+        "the control plane's files are looked at"
+    );
+    let holders: Vec<&String> =
+        files.iter().filter(|(_, content)| holds(content)).map(|(name, _)| name).collect();
     assert_eq!(holders, Vec::<&String>::new(), "these hold the key");
     assert!(!holds(format!("{done:?}{fetched:?}{stored:?}").as_bytes()));
     for file in ["environ", "cmdline"] {
-        assert!(!holds(&std::fs::read(format!("/proc/{}/{file}", up.child.id())).unwrap()), "{file} of `pond up`");
+        assert!(
+            !holds(&std::fs::read(format!("/proc/{}/{file}", up.child.id())).unwrap()),
+            "{file} of `pond up`"
+        );
     }
 }

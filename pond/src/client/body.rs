@@ -32,7 +32,7 @@ impl Content {
             Self::Nothing => None,
             Self::Json(_) => Some("application/json"),
             Self::Document(_) => Some("application/yaml"),
-            Self::Stream(_) => Some("application/octet-stream"),
+            Self::Stream(_) => Some(pond_wire::api::TREE_TYPE),
         }
     }
 }

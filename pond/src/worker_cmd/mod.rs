@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::remote::worker::WorkerCommand;
-use crate::{output, remote};
+use crate::output;
+use crate::remote::worker as remote;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Worker {
@@ -20,7 +20,7 @@ pub(crate) enum Worker {
     #[command(hide = true)]
     Probe,
     #[command(flatten)]
-    Remote(WorkerCommand),
+    AtControlPlane(remote::WorkerCommand),
 }
 
 pub(crate) fn main(worker: &Worker) -> ExitCode {
@@ -28,7 +28,7 @@ pub(crate) fn main(worker: &Worker) -> ExitCode {
         Worker::Join(args) => join::join(args),
         Worker::Run(args) => serve::serve(args),
         Worker::Probe => probe::print(),
-        Worker::Remote(command) => return remote::worker::main(command),
+        Worker::AtControlPlane(command) => return remote::main(command),
     };
     match done {
         Ok(code) => code,

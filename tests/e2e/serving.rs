@@ -1,0 +1,273 @@
+//! The commands against pond's own control plane: one process, one store, no worker. What a worker does with a run is tried with
+//! `pond up`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Done, World, first_line};
+
+const SECRET: &str = "hunter2-that-nobody-may-read";
+
+/// A control plane on a port of its own, and the token it made for its first user.
+struct Serving {
+    world: World,
+    child: Child,
+    url: String,
+    token: String,
+}
+
+impl Serving {
+    fn start() -> Self {
+        let serving = Self::start_in(World::new(), &[]);
+        assert_eq!(serving.run(&["project", "create", "acme"]).code, 0);
+        serving
+    }
+
+    fn start_in(world: World, flags: &[&str]) -> Self {
+        let mut command = world.pond(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+        command.args(flags);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let said: Value =
+            serde_json::from_str(&first_line(&mut child)).expect("`pond serve` says where it listens");
+        let text = |field: &str| said[field].as_str().unwrap().to_owned();
+        Self { url: text("listening"), token: text("admin_token"), world, child }
+    }
+
+    fn pond(&self, arguments: &[&str]) -> Command {
+        let mut command = self.world.pond(arguments);
+        command.env("POND_URL", &self.url).env("POND_TOKEN", &self.token);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Done {
+        Done::of(self.pond(arguments).output().unwrap())
+    }
+
+    fn typed(&self, arguments: &[&str], text: &str) -> Done {
+        let mut command = self.pond(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        Done::of(child.wait_with_output().unwrap())
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let done = self.run(arguments);
+        serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {arguments:?}: {done:?}"))
+    }
+
+    /// The code of a refusal, and nothing else on standard output.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let done = self.run(arguments);
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{arguments:?}: {done:?}");
+        let code = done.stderr.trim_end().rsplit_once('[').and_then(|(_, code)| code.strip_suffix(']'));
+        code.unwrap_or_else(|| panic!("{arguments:?}: {done:?}")).to_owned()
+    }
+
+    fn document(&self, project: &str) {
+        let text = format!(
+            "project: {project}\nstages:\n  - name: build\n    executor:\n      kind: swarm\n      command: [\"true\"]\n      \
+             sandbox: {{ profile: untrusted-code-write, backend: gvisor }}\n"
+        );
+        self.world.write("run.yaml", &text);
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_run_nobody_can_take_waits_says_why_and_is_cancelled() {
+    let serving = Serving::start();
+    serving.document("acme");
+    let done = serving.run(&["submit", "run.yaml"]);
+    let run = done.stdout.trim_end().to_owned();
+    assert!(done.code == 0 && !run.is_empty(), "{done:?}");
+    let shown = serving.run(&["show", &run]);
+    assert!(shown.stdout.contains("no worker offers sandbox.gvisor in pool:trusted"), "{shown:?}");
+    let listed = serving.json(&["runs", "--json"]);
+    assert_eq!((listed[0]["id"].as_str(), listed[0]["state"].as_str()), (Some(run.as_str()), Some("active")));
+    assert_eq!(serving.json(&["runs", "--json", "--state", "failed"]), Value::Array(Vec::new()));
+    assert_eq!(serving.run(&["runs", "--local"]).stdout, "no runs\n");
+    let fetched = serving.run(&["fetch", &run, "--out", "out"]);
+    assert!(
+        fetched.code == 125 && fetched.stderr.contains("build has no result: it is queued"),
+        "{fetched:?}"
+    );
+    assert!(!serving.world.project().join("out").exists());
+    let cancelled = serving.run(&["cancel", &run, "--reason", "not today"]);
+    assert_eq!(cancelled.stdout, format!("{run} is cancelled\n"), "{cancelled:?}");
+    let view = serving.json(&["show", &run, "--json"]);
+    assert_eq!(
+        (view["run"]["state"].as_str(), view["run"]["cancel"].as_str()),
+        (Some("cancelled"), Some("not today"))
+    );
+    let logs = serving.run(&["logs", "-f", &run]);
+    assert_eq!(logs, Done { code: 0, stdout: String::new(), stderr: String::new() });
+}
+
+#[test]
+fn who_follows_a_run_hears_of_its_end() {
+    let serving = Serving::start();
+    serving.document("acme");
+    let mut command = serving.pond(&["submit", "run.yaml", "--no-source", "--follow"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let run =
+        lines.find_map(|line| line.strip_prefix("pond: run ").map(str::to_owned)).expect("the run is named");
+    let why = "pond: build waits: no worker offers sandbox.gvisor in pool:trusted";
+    assert_eq!(lines.next().as_deref(), Some(why));
+    assert_eq!(serving.run(&["cancel", &run]).code, 0);
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.starts_with("pond: build cancelled")), "{rest:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+}
+
+#[test]
+fn a_submission_counts_once() {
+    let serving = Serving::start();
+    serving.document("acme");
+    let submit = || serving.run(&["submit", "run.yaml", "--no-source", "--idempotency-key", "once"]);
+    let (first, second) = (submit(), submit());
+    assert_eq!((first.code, &first.stdout), (0, &second.stdout), "{second:?}");
+    let other = serving.refused(&[
+        "submit",
+        "run.yaml",
+        "--no-source",
+        "--idempotency-key",
+        "once",
+        "--retries",
+        "1",
+    ]);
+    assert_eq!(other, "key_reused");
+    assert_eq!(serving.json(&["runs", "--json"]).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn bad_documents_sources_and_names() {
+    let serving = Serving::start();
+    serving.world.write(
+        "run.yaml",
+        "project: acme\nstages:\n  - name: build\n    executor: { kind: swarm }\n  - nane: x\n",
+    );
+    let done = serving.run(&["submit", "run.yaml"]);
+    let faults = done.stderr.lines().filter(|line| line.starts_with("fault ")).count();
+    assert!(done.code == 125 && faults >= 3 && done.stderr.ends_with("nothing was run\n"), "{done:?}");
+    let judged = serving.run(&["preflight", "run.yaml", "--remote"]);
+    assert_eq!((judged.code, judged.stderr), (125, done.stderr), "the same judgement");
+    serving.world.write("run.yaml", "{\"project\": ");
+    assert_eq!(serving.run(&["submit", "run.yaml"]).code, 125);
+    serving.document("nobody");
+    assert_eq!(serving.refused(&["submit", "run.yaml"]), "project_unknown");
+    assert_eq!(serving.refused(&["submit", "run.yaml", "--no-source"]), "project_unknown");
+    serving.document("acme");
+    let huge = std::fs::File::create_new(serving.world.project().join("huge")).unwrap();
+    huge.set_len((1 << 30) + 1).unwrap();
+    let done = serving.run(&["submit", "run.yaml"]);
+    assert!(done.code == 125 && done.stderr.contains("huge is larger than"), "{done:?}");
+    assert_eq!(serving.json(&["runs", "--json"]), Value::Array(Vec::new()), "nothing was submitted");
+    for command in [
+        &["show", "r1"][..],
+        &["logs", "r1"],
+        &["logs", "-f", "r1"],
+        &["cancel", "r1"],
+        &["fetch", "r1", "--out", "out"],
+    ] {
+        assert_eq!(serving.refused(command), "not_found");
+    }
+}
+
+#[test]
+fn tokens_allow_what_they_say_until_they_are_revoked() {
+    let serving = Serving::start();
+    let made = serving.json(&["token", "create", "--scope", "runs:read", "--project", "acme", "--json"]);
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let with =
+        |arguments: &[&str]| Done::of(serving.pond(arguments).env("POND_TOKEN", token).output().unwrap());
+    assert_eq!(with(&["runs"]).stdout, "no runs\n");
+    for command in [
+        &["secret", "ls"][..],
+        &["worker", "ls"],
+        &["project", "create", "other"],
+        &["token", "create", "--scope", "runs:read"],
+    ] {
+        let done = with(command);
+        assert!(done.code == 125 && done.stderr.ends_with("[scope_missing]\n"), "{command:?}: {done:?}");
+    }
+    let listed = serving.run(&["token", "ls"]);
+    assert!(listed.stdout.contains(id) && !listed.stdout.contains(token), "{listed:?}");
+    assert_eq!(serving.run(&["token", "revoke", id]).code, 0);
+    let done = with(&["runs"]);
+    assert!(done.code == 125 && done.stderr.ends_with("[unauthenticated]\n"), "{done:?}");
+}
+
+#[test]
+fn secrets_are_named_and_never_shown() {
+    let serving = Serving::start();
+    let stored = serving.typed(&["secret", "set", "model", "--project", "acme"], &format!("{SECRET}\n"));
+    assert_eq!(stored.stdout, "model is stored for project acme\n", "{stored:?}");
+    assert_eq!(serving.json(&["secret", "ls", "--project", "acme", "--json"])[0]["name"], "model");
+    assert_eq!(serving.run(&["secret", "rotate"]).code, 0);
+    for file in crate::remote::files_below(&serving.world.state()) {
+        let content = std::fs::read(&file).unwrap_or_default();
+        assert!(
+            !content.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()),
+            "{}",
+            file.display()
+        );
+    }
+    assert_eq!(serving.run(&["secret", "rm", "model", "--project", "acme"]).code, 0);
+    assert_eq!(serving.refused(&["secret", "rm", "model", "--project", "acme"]), "not_found");
+}
+
+#[test]
+fn hosts_and_workers() {
+    let serving = Serving::start();
+    let allowed = serving.run(&["egress", "allow", "git.acme.com", "*.acme.dev:8443", "--project", "acme"]);
+    assert_eq!((allowed.code, allowed.stdout.lines().count()), (0, 3), "{allowed:?}");
+    assert_eq!(
+        serving.refused(&["egress", "allow", "api.anthropic.com", "--project", "acme"]),
+        "host_refused"
+    );
+    assert_eq!(serving.run(&["egress", "deny", "git.acme.com", "--project", "acme"]).code, 0);
+    let left = serving.json(&["egress", "ls", "--project", "acme", "--json"]);
+    assert_eq!(left["rules"], serde_json::json!(["*.acme.dev:8443"]));
+    assert!(serving.run(&["worker", "token"]).stdout.starts_with("pond_join_"));
+    assert_eq!(serving.run(&["worker", "token", "--tier", "byo"]).code, 125, "a byo worker has a tenant");
+    assert!(serving.run(&["worker", "ls"]).stdout.starts_with("no workers"));
+    assert_eq!(serving.refused(&["worker", "revoke", "w1"]), "not_found");
+}
+
+#[test]
+fn a_server_is_believed_by_its_certificate() {
+    let world = World::new();
+    let made = world
+        .command("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args(["-subj", "/CN=pond", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "key.pem", "-out", "cert.pem"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let serving = Serving::start_in(world, &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    assert!(serving.url.starts_with("https://"));
+    assert_eq!(serving.refused(&["runs"]), "server_unreachable");
+    let believed = serving.run(&["runs", "--ca-file", "cert.pem"]);
+    assert_eq!((believed.code, believed.stdout.as_str()), (0, "no runs\n"), "{believed:?}");
+}
