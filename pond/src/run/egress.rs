@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -229,11 +230,16 @@ impl WayOut {
     }
 
     /// Writes down what the gateway says, from now to the end, and does what people ask of the rules.
-    pub(super) fn listen(self, directory: &Path, auditor: Auditor) -> anyhow::Result<Watched> {
+    pub(super) fn listen(
+        self,
+        directory: &Path,
+        auditor: Auditor,
+        daemon: Option<UnixStream>,
+    ) -> anyhow::Result<Watched> {
         let record = Record::create(directory)?;
         let gateway = Arc::new(self.gateway);
         let counter = self.counter.map(|(rules, desk)| Counter::new(desk, rules, auditor));
-        let listener = Listener { gateway: Arc::clone(&gateway), record, counter };
+        let listener = Listener { gateway: Arc::clone(&gateway), record, counter, daemon };
         let (told, heard) = sync_channel(1);
         let listener = std::thread::Builder::new()
             .name("gateway".to_owned())
