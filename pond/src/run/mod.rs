@@ -15,6 +15,7 @@ mod gather;
 mod listener;
 mod model;
 mod outlet;
+mod pace;
 mod record;
 mod rules;
 mod shortage;
@@ -52,6 +53,7 @@ pub(crate) use args::RunArgs;
 pub(crate) use finding::{Finding, Kind};
 use outlet::{Outlet, Patience};
 use summary::Summary;
+use verdict::Shortfall;
 pub(crate) use verdict::Verdict;
 
 use crate::audit::{self, Audit, Fate};
@@ -196,9 +198,19 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
         }
     };
     let (id, summary) = attempt::run(&mut provider, request, &checkout)?;
-    report(args, &summary)?;
+    let returncode = match report(args, &summary) {
+        Ok(()) => summary.exit_code,
+        Err(fault) => {
+            // The run is kept, and somebody may still read what goes here.
+            let kept = summary.directory.display();
+            output::say(&format!(
+                "pond: the summary could not be written: {fault:#}; the run is kept in {kept}"
+            ));
+            summary.verdict.code_with(Some(Shortfall::Failed))
+        }
+    };
     let timed_out = summary.verdict == Verdict::TimedOut;
-    Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
+    Ok(Ran { id, returncode, elapsed: summary.elapsed, timed_out })
 }
 
 /// The worker's own resolution over the block the flags spell, and the operator's settings around it.

@@ -29,7 +29,7 @@ use super::probe::{self, Chosen, EngineSettings, Loopback, ProbeFault};
 use super::reap;
 use super::relay::{Relay, RelayFault, Relayed, Transit};
 use super::request::{Created, Inspected};
-use super::stage::{self, Parcel, Stage, StageFault};
+use super::stage::{self, Layer, Parcel, Stage, StageFault};
 use super::transfer::{self, Incoming, Readers, TransferFault};
 use crate::checkout::CheckoutFault;
 use crate::native::cgroup::{CgroupFault, CgroupLimits, Foreign, Usage};
@@ -205,11 +205,11 @@ impl Container {
         groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
         let incoming = match parcel {
             None => None,
-            Some(parcel) => self.send(&container, &facts, parcel, &stage.upper)?,
+            Some(parcel) => self.send(&container, &facts, parcel, &stage.layer.upper)?,
         };
         let first_user = plan::first_user(&facts);
         let order = Order { plan, kernel: self.runtime.kernel, transfer: self.runtime.transfer };
-        let upper = stage.upper;
+        let layer = stage.layer;
         self.connect(Connection {
             container,
             image,
@@ -219,7 +219,7 @@ impl Container {
             process,
             groups,
             order,
-            upper,
+            layer,
             range,
             nonce,
             first_user,
@@ -388,7 +388,7 @@ impl Container {
             stdin: Some(pipes.stdin.0),
             stdout: Some(pipes.stdout.1),
             stderr: Some(pipes.stderr.1),
-            upper: made.upper,
+            layer: made.layer,
             start: plan.start,
             kernel: made.order.kernel,
             executable: self.executable.clone(),
@@ -472,7 +472,7 @@ struct Connection {
     process: OwnedFd,
     groups: Foreign,
     order: Order,
-    upper: OwnedFd,
+    layer: Layer,
     range: IdRange,
     nonce: String,
     first_user: u32,
