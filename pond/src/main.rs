@@ -10,6 +10,7 @@ mod explain;
 mod host_cmd;
 mod input;
 mod operator;
+mod orchestrator_cmd;
 mod output;
 mod policy_cmd;
 mod preflight_cmd;
@@ -17,6 +18,7 @@ mod proof;
 mod rules_cmd;
 mod run;
 mod runs;
+mod serve;
 mod settings;
 mod verify;
 
