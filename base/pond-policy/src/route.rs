@@ -72,6 +72,15 @@ impl Need {
         &self.project
     }
 
+    /// `None` for unconfined work.
+    pub fn capability(&self) -> Option<Requirement> {
+        self.capability
+    }
+
+    pub fn tags(&self) -> &[Tag] {
+        &self.tags
+    }
+
     /// `need ⊆ have`, and the rule of `pool:byo`.
     pub fn met_by(&self, have: &Have) -> Result<(), Mismatch> {
         let job = JobTags { required: &self.tags, project: Some(&self.project) };

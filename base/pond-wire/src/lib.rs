@@ -10,6 +10,7 @@ pub mod change;
 pub mod contained;
 pub mod contract;
 pub mod decode;
+pub mod feed;
 pub mod gateway;
 pub mod jail;
 pub mod orch;

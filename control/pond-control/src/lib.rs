@@ -5,6 +5,8 @@
 //! - [`api`]: the user's door: `/v1`, its OpenAPI document, health and figures.
 //! - [`listen`]: connections, with or without TLS.
 //! - [`store`]: projects, runs, leases and results on SQLite or Postgres.
+//! - [`protocol`]: the calls of workers, judged.
+//! - [`ticker`]: what time alone brings about.
 //! - [`plane`]: what every door of a control plane stands before: the store, its key, the operator's settings.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -12,4 +14,6 @@
 pub mod api;
 pub mod listen;
 pub mod plane;
+pub mod protocol;
 pub mod store;
+pub mod ticker;

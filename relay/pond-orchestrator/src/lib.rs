@@ -6,8 +6,13 @@
 //! answer of this crate costs time and nothing else. Every queue is bounded.
 #![forbid(unsafe_code)]
 
+mod follow;
+mod link;
 mod matcher;
 mod relay;
+pub mod serve;
 
+pub use follow::{follow_here, follow_there};
+pub use link::{Link, LinkFault};
 pub use matcher::{Applicant, Asked, Bounds, Full, Intent, Matcher, Pairing, Ticket};
 pub use relay::Relay;

@@ -160,6 +160,12 @@ impl Matcher {
         self.forget_empty();
     }
 
+    /// No job waits, as far as anybody was told.
+    pub fn forget_jobs(&mut self) {
+        self.queued.clear();
+        self.turns.clear();
+    }
+
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queued.values().map(VecDeque::len).sum()

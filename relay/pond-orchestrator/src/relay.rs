@@ -3,10 +3,14 @@
 //! A poll that ends, however it ends, leaves nothing behind: its place in the queue goes with it, and a job it was given and
 //! did not take goes to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pond_policy::capability::{Capability, Requirement};
+use pond_policy::name::{Name, Project};
+use pond_policy::tags::Tag;
+use pond_wire::feed::Told;
 use pond_wire::orch::Id;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -21,12 +25,21 @@ pub struct Relay(Mutex<Held>);
 struct Held {
     matcher: Matcher,
     open: BTreeMap<Ticket, oneshot::Sender<Intent>>,
+    /// What the control plane told of its workers: tags, and what they said last.
+    workers: HashMap<Id, (Vec<Tag>, Vec<Capability>)>,
 }
+
+/// Workers that are remembered.
+const MOST_WORKERS: usize = 100_000;
 
 impl Relay {
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
-        Self(Mutex::new(Held { matcher: Matcher::new(bounds), open: BTreeMap::new() }))
+        Self(Mutex::new(Held {
+            matcher: Matcher::new(bounds),
+            open: BTreeMap::new(),
+            workers: HashMap::new(),
+        }))
     }
 
     /// A job waits for a worker; if one waits for it, it is on its way.
@@ -35,6 +48,48 @@ impl Relay {
         let pairing = held.matcher.announce(intent)?;
         held.deliver(pairing);
         Ok(())
+    }
+
+    /// What the control plane tells. A job that finds no room is told again.
+    pub fn hear(&self, told: Told) {
+        match told {
+            Told::Job { job, project, capability, tags } => {
+                if let Some(Ok(())) =
+                    intent(job, project, capability, &tags).map(|intent| self.announce(intent))
+                {
+                }
+            }
+            Told::JobGone { job } => self.withdraw(&job),
+            Told::Worker { worker, tags, capabilities } => {
+                let tags = tags.iter().filter_map(|tag| Tag::parse(tag)).collect();
+                let mut held = self.held();
+                if held.workers.len() < MOST_WORKERS || held.workers.contains_key(&worker) {
+                    held.workers.insert(worker, (tags, parsed(&capabilities)));
+                }
+            }
+            Told::WorkerGone { worker } => {
+                self.held().workers.remove(&worker);
+            }
+            Told::Still {} => {}
+        }
+    }
+
+    /// Everything that was told is forgotten: whoever tells begins again.
+    pub fn start_over(&self) {
+        let mut held = self.held();
+        held.matcher.forget_jobs();
+        held.workers.clear();
+    }
+
+    /// A worker that asks, if the control plane told of it and knows what it says it can enforce. Whoever is news to the
+    /// control plane speaks to it first.
+    #[must_use]
+    pub fn applicant(&self, worker: &Id, capabilities: &[String]) -> Option<Applicant> {
+        let capabilities = parsed(capabilities);
+        let held = self.held();
+        let (tags, known) = held.workers.get(worker)?;
+        let same = known.len() == capabilities.len() && known.iter().all(|one| capabilities.contains(one));
+        same.then(|| Applicant { worker: worker.clone(), tags: tags.clone(), capabilities })
     }
 
     pub fn withdraw(&self, job: &Id) {
@@ -85,6 +140,26 @@ impl Held {
             pairing = sent.err().and_then(|intent| self.matcher.give_back(intent));
         }
     }
+}
+
+fn parsed(capabilities: &[String]) -> Vec<Capability> {
+    let mut parsed: Vec<Capability> = Vec::new();
+    for capability in capabilities.iter().filter_map(|text| Capability::parse(text)) {
+        if !parsed.contains(&capability) {
+            parsed.push(capability);
+        }
+    }
+    parsed
+}
+
+/// A job as it was told; nothing where it names what this orchestrator does not know, which then nobody here may have.
+fn intent(job: Id, project: Id, capability: Option<String>, tags: &[String]) -> Option<Intent> {
+    let capability = match capability {
+        None => None,
+        Some(text) => Some(Requirement::parse(&text)?),
+    };
+    let tags = tags.iter().map(|tag| Tag::parse(tag)).collect::<Option<Vec<_>>>()?;
+    Some(Intent { job, project: Project::from(Name::parse(project.as_str())?), capability, tags })
 }
 
 /// A place in the queue, for as long as the poll lives.

@@ -71,6 +71,18 @@ impl TokenHash {
     }
 }
 
+impl From<Digest> for TokenHash {
+    fn from(stored: Digest) -> Self {
+        Self(stored)
+    }
+}
+
+impl From<TokenHash> for Digest {
+    fn from(hash: TokenHash) -> Self {
+        hash.0
+    }
+}
+
 impl fmt::Debug for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JoinToken({})", self.hash())

@@ -20,9 +20,7 @@ impl SeenNonces {
 
     /// The time is part of what was signed, so that a replay brings the same `until` along.
     pub(super) fn admit(&mut self, nonce: RequestNonce, until: u64, now: u64) -> Result<(), RequestFault> {
-        while self.seen.first().is_some_and(|(until, _)| *until < now) {
-            self.seen.pop_first();
-        }
+        self.forget(now);
         if self.seen.contains(&(until, nonce)) {
             return Err(RequestFault::Replayed);
         }
@@ -31,6 +29,13 @@ impl SeenNonces {
         }
         self.seen.insert((until, nonce));
         Ok(())
+    }
+
+    /// Lets go of what can no longer pass.
+    pub fn forget(&mut self, now: u64) {
+        while self.seen.first().is_some_and(|(until, _)| *until < now) {
+            self.seen.pop_first();
+        }
     }
 
     /// How many are remembered.

@@ -80,6 +80,22 @@ impl Route {
         Self::ALL.into_iter().find(|route| route.path() == path)
     }
 
+    /// The most bytes of a call's body.
+    pub const fn most_bytes(self) -> usize {
+        match self {
+            Self::EnrollBegin => EnrollBegin::MOST_BYTES,
+            Self::EnrollFinish => EnrollFinish::MOST_BYTES,
+            Self::Rotate => Rotate::MOST_BYTES,
+            Self::Poll => Poll::MOST_BYTES,
+            Self::Acknowledge => Acknowledge::MOST_BYTES,
+            Self::Seal => Seal::MOST_BYTES,
+            Self::Redeem => Redeem::MOST_BYTES,
+            Self::Heartbeat => Heartbeat::MOST_BYTES,
+            Self::Chunks => Chunk::MOST_BYTES,
+            Self::Complete => Complete::MOST_BYTES,
+        }
+    }
+
     pub const fn proven(self) -> Proven {
         match self {
             Self::EnrollBegin | Self::EnrollFinish => Proven::ByToken,

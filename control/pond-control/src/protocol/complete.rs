@@ -1,0 +1,68 @@
+//! A job is over. Its result is judged while the lease holds and recorded once, whatever it is: one that does not verify ends the
+//! stage too, and says why. The same bytes again get the same answer, because the first one may have got lost.
+
+use axum::http::StatusCode;
+use pond_seal::Digest;
+use pond_wire::orch::{Complete, CompleteReply, Version};
+
+use super::gate::Caller;
+use super::grant::Granted;
+use super::hold::lease_of;
+use super::intake::{self, IntakeFault, Verified};
+use super::problem::Problem;
+use crate::plane::Plane;
+use crate::store::{Completed, Completion, Lease, Moment, Outcome};
+
+pub(super) async fn complete(
+    plane: &Plane,
+    caller: &Caller,
+    body: &Complete,
+    now: Moment,
+) -> Result<CompleteReply, Problem> {
+    let lease = lease_of(caller, &body.lease)?;
+    let envelope = body.statement.as_bytes();
+    let Some(held) = plane.store.held(&lease).await? else {
+        return said_before(plane, &lease, envelope).await;
+    };
+    // What is not allowed any more was not allowed to produce a result either.
+    let granted = Granted::judge(plane, &held, &caller.worker.have);
+    let (verified, code) = match &granted {
+        Err(withheld) => (rejected(withheld.to_string()), Some("withheld")),
+        Ok(granted) => match intake::judge(plane, caller, (&lease, &held, granted), envelope).await {
+            Ok(verified) => (verified, None),
+            Err(IntakeFault::Rejected(fault)) => {
+                (rejected(format!("{fault} [{}]", fault.code())), Some(fault.code()))
+            }
+            Err(IntakeFault::Store(fault)) => return Err(fault.into()),
+        },
+    };
+    let Verified { outcome, reason } = &verified;
+    let completion = Completion { lease: &lease, outcome: *outcome, reason, envelope };
+    let completed = plane.store.complete(completion, now).await?;
+    plane.bell.ring();
+    match (completed, code) {
+        (Completed::Stale, _) => Err(Problem::stale()),
+        (Completed::Replayed, _) => said_before(plane, &lease, envelope).await,
+        (Completed::Accepted(_), None) => Ok(CompleteReply::Accepted { version: Version }),
+        (Completed::Accepted(_), Some(code)) => {
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, reason.as_str()))
+        }
+    }
+}
+
+fn rejected(reason: String) -> Verified {
+    Verified { outcome: Outcome::Rejected, reason }
+}
+
+async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<CompleteReply, Problem> {
+    let recorded = plane.store.recorded(lease).await?;
+    let recorded = recorded.filter(|(digest, _)| *digest == Digest::of(envelope)).map(|(_, outcome)| outcome);
+    match recorded {
+        None => Err(Problem::stale()),
+        Some(Outcome::Succeeded | Outcome::Failed) => Ok(CompleteReply::Accepted { version: Version }),
+        Some(Outcome::Rejected) => {
+            let detail = "the result was recorded as one that does not verify";
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "result_rejected", detail))
+        }
+    }
+}

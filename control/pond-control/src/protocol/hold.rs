@@ -1,0 +1,72 @@
+//! The holder of a lease begins, and says that it is still there.
+
+use pond_wire::orch::{
+    Acknowledge, AcknowledgeReply, Code, Heartbeat, HeartbeatReply, Lease as Named, Verdict, Version,
+};
+
+use super::gate::Caller;
+use super::problem::Problem;
+use crate::plane::Plane;
+use crate::store::{Held, JobId, Lease, LeaseFault, Moment, Renewed, Spent};
+
+const CANCELLED: &str = "cancelled";
+
+/// The lease a body names, in the caller's own name: nobody speaks for another worker.
+pub(super) fn lease_of(caller: &Caller, named: &Named) -> Result<Lease, Problem> {
+    let job = JobId::parse(named.job.as_str()).ok_or_else(Problem::stale)?;
+    Ok(Lease { job, worker: caller.worker.id.clone(), epoch: named.epoch })
+}
+
+/// What a lease that is good at this moment is about.
+pub(super) async fn current(
+    plane: &Plane,
+    caller: &Caller,
+    named: &Named,
+    now: Moment,
+) -> Result<(Lease, Held), Problem> {
+    let lease = lease_of(caller, named)?;
+    let held = plane.store.held(&lease).await?.filter(|held| held.until >= now);
+    held.map(|held| (lease, held)).ok_or_else(Problem::stale)
+}
+
+pub(super) async fn acknowledge(
+    plane: &Plane,
+    caller: &Caller,
+    body: &Acknowledge,
+    now: Moment,
+) -> Result<AcknowledgeReply, Problem> {
+    let lease = lease_of(caller, &body.lease)?;
+    let renewed = plane.store.acknowledge(&lease, now).await?;
+    plane.bell.ring();
+    Ok(AcknowledgeReply { version: Version, lease_seconds: left(renewed, now) })
+}
+
+pub(super) async fn heartbeat(
+    plane: &Plane,
+    caller: &Caller,
+    body: &Heartbeat,
+    now: Moment,
+) -> Result<HeartbeatReply, Problem> {
+    let reply = |verdict| Ok(HeartbeatReply { version: Version, verdict });
+    let Ok(lease) = lease_of(caller, &body.lease) else { return reply(Verdict::Lost {}) };
+    let spent = Spent {
+        cost_microcents: body.cost_microcents,
+        egress_bytes: body.egress_bytes,
+        output_bytes: body.output_bytes,
+    };
+    match plane.store.heartbeat(&lease, spent, now).await {
+        Ok(Renewed { cancel: true, .. }) => reply(Verdict::Cancel { reason: cancelled()? }),
+        Ok(renewed) => reply(Verdict::Continue { lease_seconds: left(renewed, now) }),
+        Err(LeaseFault::Stale) => reply(Verdict::Lost {}),
+        Err(LeaseFault::Store(fault)) => Err(fault.into()),
+    }
+}
+
+fn cancelled() -> Result<Code, Problem> {
+    Code::try_from(CANCELLED.to_owned()).map_err(|_| Problem::internal("message_encoding"))
+}
+
+/// Durations, not times: no worker's clock is believed, nor ours by a worker.
+fn left(renewed: Renewed, now: Moment) -> u32 {
+    u32::try_from(renewed.until.0.saturating_sub(now.0) / 1000).unwrap_or(0)
+}

@@ -1,0 +1,282 @@
+//! Whether a result is what was asked for. HOSTILE: a worker may lie about everything, and what it sends is opened in this order:
+//! size, signature by the key that was pinned for it, type, then every field that was issued against what the store has, then
+//! the streams it names against what was stored, then the packed result against the digests it signed. Nothing of a result is
+//! read by anybody before all of that held. A fault here ends the stage; its code is the reason that is recorded.
+
+use pond_seal::Digest;
+use pond_seal::digest::Hashing;
+use pond_seal::envelope::{Envelope, EnvelopeFault};
+use pond_seal::result::{FileDigest, InputKind, Log, Output, RunResult};
+use pond_seal::statement::{Statement, StatementFault};
+use pond_wire::tree::{Decoder, Entry, Event, TreeCaps, TreeFault};
+use std::io::Write as _;
+
+use super::gate::Caller;
+use super::grant::Granted;
+use crate::plane::Plane;
+use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Stream};
+
+/// Pieces of a stream read at once.
+const PIECES: u32 = 16;
+/// Entries of a packed result.
+const MOST_ENTRIES: u64 = 100_000;
+const PATCH: &[u8] = b"changes.patch";
+const CHANGES: &[u8] = b"changes.json";
+const MANIFEST: &[u8] = b"manifest.json";
+
+/// Why a result does not count.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Rejected {
+    #[error("the statement is not signed by the worker's pinned key")]
+    Envelope(#[from] EnvelopeFault),
+    #[error("the statement is not one about a run")]
+    Statement(#[from] StatementFault),
+    #[error("the statement is about another job or attempt")]
+    Job,
+    #[error("the statement is about another lease")]
+    Lease,
+    #[error("the job worked on another tree than the one it was given")]
+    Input,
+    #[error("the job was held to another policy than the one it was given")]
+    Policy,
+    #[error("the stream {} is not what was received", .0.name())]
+    Stream(Stream),
+    #[error("the packed result is no tree")]
+    Tree(#[from] TreeFault),
+    #[error("the packed result ends early")]
+    TreeCut,
+    #[error("{0} of the result is not what the statement says")]
+    File(&'static str),
+}
+
+/// A result could not be judged, which is not the result's fault.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IntakeFault {
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    #[error(transparent)]
+    Store(#[from] store::Fault),
+}
+
+impl Rejected {
+    /// Stable; the documents list it.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Envelope(fault) => fault.code(),
+            Self::Statement(fault) => fault.code(),
+            Self::Job => "statement_job",
+            Self::Lease => "statement_lease",
+            Self::Input => "statement_input",
+            Self::Policy => "statement_policy",
+            Self::Stream(_) => "statement_stream",
+            Self::Tree(_) | Self::TreeCut => "result_tree",
+            Self::File(_) => "result_file",
+        }
+    }
+}
+
+/// What came of a job whose result holds.
+pub(super) struct Verified {
+    pub(super) outcome: Outcome,
+    /// For people; empty when it succeeded.
+    pub(super) reason: String,
+}
+
+pub(super) async fn judge(
+    plane: &Plane,
+    caller: &Caller,
+    (lease, held, granted): (&Lease, &Held, &Granted),
+    envelope: &[u8],
+) -> Result<Verified, IntakeFault> {
+    let statement = opened(caller, envelope)?;
+    as_issued(&statement.result, lease, held, granted)?;
+    streams(plane, lease, &statement.result.logs).await?;
+    files(plane, lease, &statement).await?;
+    Ok(verdict(&statement.result))
+}
+
+fn opened(caller: &Caller, envelope: &[u8]) -> Result<Statement, Rejected> {
+    let envelope = Envelope::parse(envelope)?;
+    let verified = envelope.verify(&caller.key)?;
+    Ok(Statement::decode(&verified)?)
+}
+
+fn as_issued(said: &RunResult, lease: &Lease, held: &Held, granted: &Granted) -> Result<(), Rejected> {
+    if said.job.id != lease.job.as_str() || u64::from(said.job.attempt) != held.attempt {
+        return Err(Rejected::Job);
+    }
+    let own =
+        |one: &pond_seal::result::Lease| one.worker == lease.worker.as_str() && one.epoch == lease.epoch;
+    if !said.job.lease.as_ref().is_some_and(own) {
+        return Err(Rejected::Lease);
+    }
+    if said.input.kind != InputKind::Bundle || said.input.tree_sha256 != Some(granted.input) {
+        return Err(Rejected::Input);
+    }
+    if said.policy.offered_sha256 != Some(granted.policy) {
+        return Err(Rejected::Policy);
+    }
+    Ok(())
+}
+
+/// Every stream that was stored is named once, with the content that is stored; nothing else is named.
+async fn streams(plane: &Plane, lease: &Lease, logs: &[Log]) -> Result<(), IntakeFault> {
+    let stored = plane.store.lease_streams(lease).await?;
+    for (at, log) in logs.iter().enumerate() {
+        let twice = logs.iter().skip(at + 1).any(|other| other.stream == log.stream);
+        let content = match stored.contains(&log.stream) {
+            true => digest_of(plane, lease, log.stream).await?,
+            false => FileDigest { sha256: Digest::of(b""), bytes: 0 },
+        };
+        if twice || content != (FileDigest { sha256: log.sha256, bytes: log.bytes }) {
+            return Err(Rejected::Stream(log.stream).into());
+        }
+    }
+    match stored.into_iter().find(|stream| !logs.iter().any(|log| log.stream == *stream)) {
+        Some(unnamed) => Err(Rejected::Stream(unnamed).into()),
+        None => Ok(()),
+    }
+}
+
+async fn digest_of(plane: &Plane, lease: &Lease, stream: Stream) -> Result<FileDigest, store::Fault> {
+    let mut content = Content::default();
+    let (mut from, mut more) = (0, true);
+    while more {
+        let pieces = plane.store.lease_log(lease, stream, from, PIECES).await?;
+        more = !pieces.is_empty();
+        for piece in pieces {
+            content.add(&piece.bytes);
+            from = piece.sequence + 1;
+        }
+    }
+    Ok(content.finish())
+}
+
+/// The packed result holds the files the statement has digests of; none of it, where there is no output.
+async fn files(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<(), IntakeFault> {
+    let Output::Collected { changes, patch, .. } = &statement.result.output else { return Ok(()) };
+    let mut unpacked = Unpacked::new();
+    let (mut from, mut more) = (0, true);
+    while more {
+        let pieces = plane.store.lease_log(lease, Stream::Result, from, PIECES).await?;
+        more = !pieces.is_empty();
+        for piece in pieces {
+            unpacked.push(&piece.bytes).map_err(Rejected::from)?;
+            from = piece.sequence + 1;
+        }
+    }
+    let [found_patch, found_changes, manifest] = unpacked.finish()?;
+    if found_patch != Some(*patch) {
+        return Err(Rejected::File("changes.patch").into());
+    }
+    if found_changes != Some(*changes) {
+        return Err(Rejected::File("changes.json").into());
+    }
+    if manifest.map(|file| file.sha256) != Some(statement.subject) {
+        return Err(Rejected::File("manifest.json").into());
+    }
+    Ok(())
+}
+
+/// The three files at the top of a packed result, hashed as they pass.
+struct Unpacked {
+    decoder: Decoder,
+    depth: usize,
+    /// Which of them the content belongs to that comes now.
+    now: Option<usize>,
+    files: [Option<Content>; 3],
+}
+
+impl Unpacked {
+    fn new() -> Self {
+        let caps = TreeCaps { entries: MOST_ENTRIES, bytes: MOST_RESULT };
+        Self { decoder: Decoder::new(caps), depth: 0, now: None, files: [None, None, None] }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), TreeFault> {
+        self.decoder.push(bytes);
+        while let Some(event) = self.decoder.next_event()? {
+            match event {
+                Event::Entry(entry) => self.enter(&entry),
+                Event::Content(content) => {
+                    if let Some(file) =
+                        self.now.and_then(|at| self.files.get_mut(at)).and_then(Option::as_mut)
+                    {
+                        file.add(&content);
+                    }
+                }
+                Event::End => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, entry: &Entry) {
+        self.now = None;
+        match entry {
+            Entry::Enter { .. } => self.depth += 1,
+            Entry::Leave { .. } => self.depth = self.depth.saturating_sub(1),
+            Entry::File { name, .. } if self.depth == 0 => {
+                self.now = [PATCH, CHANGES, MANIFEST].iter().position(|known| known == name);
+                if let Some(file) = self.now.and_then(|at| self.files.get_mut(at)) {
+                    *file = Some(Content::default());
+                }
+            }
+            Entry::File { .. }
+            | Entry::Link { .. }
+            | Entry::Fifo { .. }
+            | Entry::Socket { .. }
+            | Entry::Large { .. } => {}
+        }
+    }
+
+    fn finish(self) -> Result<[Option<FileDigest>; 3], Rejected> {
+        if !self.decoder.is_over() {
+            return Err(Rejected::TreeCut);
+        }
+        Ok(self.files.map(|file| file.map(Content::finish)))
+    }
+}
+
+/// Something being hashed.
+struct Content {
+    state: Hashing<std::io::Sink>,
+    bytes: u64,
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self { state: Hashing::new(std::io::sink()), bytes: 0 }
+    }
+}
+
+impl Content {
+    /// A sink takes everything.
+    fn add(&mut self, bytes: &[u8]) {
+        if self.state.write_all(bytes).is_ok() {
+            self.bytes = self.bytes.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn finish(self) -> FileDigest {
+        let sha256 = self.state.finish().unwrap_or_else(|_| Digest::of(b""));
+        FileDigest { sha256, bytes: self.bytes }
+    }
+}
+
+fn verdict(said: &RunResult) -> Verified {
+    use pond_seal::result::Outcome as Ended;
+    let reason = match &said.outcome {
+        Ended::Exited { code: 0 } if said.exit_code == 0 => {
+            return Verified { outcome: Outcome::Succeeded, reason: String::new() };
+        }
+        Ended::Exited { code: 0 } => format!("the run ended with code {}", said.exit_code),
+        Ended::Exited { code } => format!("exited with code {code}"),
+        Ended::Signaled { signal } => format!("killed by signal {signal}"),
+        Ended::TimedOut {} => "its time was up".to_owned(),
+        Ended::Killed { limit: pond_seal::result::Limit::Memory } => "killed at its memory limit".to_owned(),
+        Ended::Killed { limit: pond_seal::result::Limit::Output } => "killed at its output limit".to_owned(),
+        Ended::Interrupted {} => "interrupted".to_owned(),
+    };
+    Verified { outcome: Outcome::Failed, reason }
+}

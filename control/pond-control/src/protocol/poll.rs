@@ -1,0 +1,172 @@
+//! A worker asks for work and is answered at once: a signed offer for exactly this poll, or nothing. Whoever holds polls open
+//! stands before this door, and is believed in nothing.
+
+use axum::http::StatusCode;
+use pond_policy::stage::State;
+use pond_seal::bearer::{Bearer, Kind};
+use pond_seal::offer::{Offer, OfferFault, SignedOffer, Source};
+use pond_seal::seal::SealKey;
+use pond_wire::orch::{Blob, Poll, PollReply, Version};
+
+use super::gate::Caller;
+use super::grant::{Granted, Withheld};
+use super::join::known;
+use super::problem::Problem;
+use crate::plane::Plane;
+use crate::store::{BundleFault, ClaimFault, Held, Lease, LeaseFault, Moment, WorkerState};
+
+/// Jobs that may turn out not to be allowed any more before a poll is answered with nothing.
+const MOST_REFUSED: usize = 16;
+/// When a worker that found nothing asks again.
+const SOON: u32 = 100;
+/// When one asks again that gets nothing until an operator looked at it.
+const LATER: u32 = 30_000;
+/// How old the last sign of life may be before it is written anew.
+const SEEN_MILLISECONDS: i64 = 10_000;
+
+pub(super) async fn poll(
+    plane: &Plane,
+    caller: &mut Caller,
+    body: &Poll,
+    now: Moment,
+) -> Result<PollReply, Problem> {
+    learn(plane, caller, body, now).await?;
+    match caller.worker.state {
+        WorkerState::Active => {}
+        WorkerState::Draining => return Ok(PollReply::Drain { version: Version }),
+        WorkerState::Quarantined | WorkerState::Revoked => return Ok(nothing(LATER)),
+    }
+    for _ in 0..MOST_REFUSED {
+        let claimed = match plane.store.claim(&caller.worker.id, 1, now).await {
+            Ok(mut offers) => offers.pop(),
+            Err(ClaimFault::Store(fault)) => return Err(fault.into()),
+            Err(ClaimFault::UnknownWorker(_) | ClaimFault::NotActive(_)) => return Ok(nothing(LATER)),
+        };
+        let Some(claimed) = claimed else { break };
+        plane.bell.ring();
+        if let Some(offer) = offer(plane, caller, &claimed.lease, now).await? {
+            return Ok(PollReply::Offer { version: Version, offer });
+        }
+    }
+    Ok(nothing(SOON))
+}
+
+fn nothing(retry_milliseconds: u32) -> PollReply {
+    PollReply::Nothing { version: Version, retry_milliseconds }
+}
+
+/// What the host can enforce now, and that it is there.
+async fn learn(plane: &Plane, caller: &mut Caller, body: &Poll, now: Moment) -> Result<(), Problem> {
+    let capabilities = known(body.capabilities.as_slice());
+    let worker = &mut caller.worker;
+    let old = worker.seen_at.0.saturating_add(SEEN_MILLISECONDS) < now.0;
+    if capabilities == worker.have.capabilities && !old {
+        return Ok(());
+    }
+    if plane.store.set_capabilities(&worker.id, &capabilities, now).await? {
+        plane.bell.ring();
+    }
+    worker.have.capabilities = capabilities;
+    Ok(())
+}
+
+/// The offer of a job that was claimed; none when it is not allowed any more, which ends its stage.
+async fn offer<const MOST: usize>(
+    plane: &Plane,
+    caller: &Caller,
+    lease: &Lease,
+    now: Moment,
+) -> Result<Option<Blob<MOST>>, Problem> {
+    let Some(held) = plane.store.held(lease).await? else { return Ok(None) };
+    let granted = match Granted::judge(plane, &held, &caller.worker.have) {
+        Ok(granted) => granted,
+        Err(withheld) => return refuse(plane, lease, &withheld, now).await.map(|()| None),
+    };
+    // Without a key nothing can be sealed; such a worker gets nothing that would need it.
+    let key = SealKey::parse(&caller.worker.seal_key).map_err(|_| no_key())?;
+    let source = source(plane, lease, &held, granted.not_after).await?;
+    let signed = sign(plane, caller, (lease, &held, granted), &key, source)?;
+    match Blob::new(signed.as_bytes().to_vec()) {
+        Ok(blob) => Ok(Some(blob)),
+        Err(_) => {
+            plane.store.refuse(lease, "the stage is too large to be offered", now).await?;
+            plane.bell.ring();
+            Ok(None)
+        }
+    }
+}
+
+fn no_key() -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "no_pinned_key", "the worker has no pinned key to seal to")
+}
+
+async fn refuse(plane: &Plane, lease: &Lease, why: &Withheld, now: Moment) -> Result<(), Problem> {
+    match plane.store.refuse(lease, &why.to_string(), now).await {
+        Ok(()) => plane.bell.ring(),
+        Err(LeaseFault::Stale) => {}
+        Err(LeaseFault::Store(fault)) => return Err(fault.into()),
+    }
+    Ok(())
+}
+
+async fn source(plane: &Plane, lease: &Lease, held: &Held, not_after: u64) -> Result<Source, Problem> {
+    let Some((bundle, _)) = &held.source else { return Ok(Source::Empty {}) };
+    let token = Bearer::generate(Kind::Bundle).map_err(|_| Problem::internal("no_random_bytes"))?;
+    let expires_at = Moment(i64::try_from(not_after).unwrap_or(i64::MAX).saturating_mul(1000));
+    plane.store.issue_bundle_token(bundle, lease, &token.stored().sha256, expires_at).await?;
+    Ok(Source::Bundle { token: token.to_text().as_str().to_owned() })
+}
+
+fn sign(
+    plane: &Plane,
+    caller: &Caller,
+    (lease, held, granted): (&Lease, &Held, Granted),
+    key: &SealKey,
+    source: Source,
+) -> Result<SignedOffer, Problem> {
+    let rules = plane.store.rules();
+    let seconds = |span: std::time::Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
+    let offer = Offer {
+        answers: caller.nonce,
+        worker: caller.worker.id.to_string(),
+        worker_key: key.id(),
+        tenant: held.project.to_string(),
+        run: held.run.to_string(),
+        stage: held.work.name.clone(),
+        job: lease.job.to_string(),
+        attempt: u32::try_from(held.attempt).unwrap_or(u32::MAX),
+        lease_epoch: lease.epoch,
+        lease_seconds: seconds(rules.lease),
+        acknowledge_seconds: seconds(rules.offer),
+        deadline_seconds: seconds(granted.deadline),
+        not_after: granted.not_after,
+        input: granted.input,
+        policy: granted.policy,
+        executor: granted.executor,
+        credentials: granted.credentials,
+        source,
+    };
+    SignedOffer::sign(&offer, &plane.key).map_err(|fault: OfferFault| Problem::internal(fault.code()))
+}
+
+impl From<BundleFault> for Problem {
+    fn from(fault: BundleFault) -> Self {
+        match fault {
+            BundleFault::Store(fault) => fault.into(),
+            BundleFault::Vault(_) => Self::internal("vault"),
+            BundleFault::Stale => Self::stale(),
+            BundleFault::Token => {
+                Self::new(StatusCode::GONE, "bundle_token", "the token is good for nothing under this lease")
+            }
+        }
+    }
+}
+
+/// A lease that only waits for the worker's word gives out no secret.
+pub(super) fn is_running(held: &Held) -> Result<(), Problem> {
+    let unacknowledged = || {
+        let detail = "say first that the job starts";
+        Problem::new(StatusCode::CONFLICT, "lease_unacknowledged", detail)
+    };
+    if held.state == State::Running { Ok(()) } else { Err(unacknowledged()) }
+}
