@@ -17,6 +17,7 @@ mod proof;
 mod rules_cmd;
 mod run;
 mod runs;
+mod serve;
 mod settings;
 mod verify;
 
