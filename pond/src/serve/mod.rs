@@ -1,3 +1,4 @@
-//! Roles that listen.
+//! Roles that listen. Zone: host or trusted, facing anybody. Invariant: nobody beyond this machine is listened to without TLS,
+//! unless the operator says so.
 
 pub(crate) mod listen;
