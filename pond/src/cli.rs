@@ -19,6 +19,7 @@ use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
+use crate::serve::{self, ServeArgs};
 use crate::verify::VerifyArgs;
 use crate::{
     apply_cmd, attack, doctor, explain, orchestrator_cmd, policy_cmd, preflight_cmd, rules_cmd, run, runs,
@@ -56,6 +57,10 @@ enum Command {
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
+    Serve(ServeArgs),
+    /// The OpenAPI document of a control plane.
+    #[command(hide = true)]
+    Openapi,
 }
 
 /// The same command line as far as a run goes: describing every other command to the parser takes as long as parsing.
@@ -151,6 +156,8 @@ pub(crate) fn any() -> ExitCode {
         Command::Policy(Policy::Schema { of }) => policy_cmd::schema(of),
         Command::Preflight(args) => preflight_cmd::preflight(&args),
         Command::Host(host) => host_cmd::main(&host),
+        Command::Serve(args) => serve::main(&args),
+        Command::Openapi => crate::output::lines(pond_control::api::openapi_document().trim_end()),
     }
 }
 

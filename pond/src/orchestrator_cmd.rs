@@ -19,7 +19,7 @@ use crate::output::{self, REFUSED};
 use crate::serve::listen::ListenArgs;
 use crate::{input, settings};
 
-const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8341);
+const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7576);
 const TOKEN: &str = "POND_RELAY_TOKEN";
 const MOST_TOKEN: usize = 256;
 /// What waits at most; the control plane tells again what found no room.

@@ -39,6 +39,11 @@ pub(crate) enum OperatorFile {
     Usual(Option<PathBuf>),
 }
 
+/// The address of a control plane's Postgres, which may hold a password.
+pub(crate) fn database() -> Option<Zeroizing<String>> {
+    text("POND_DATABASE_URL").filter(|text| !text.is_empty()).map(Zeroizing::new)
+}
+
 /// A variable that holds a key.
 pub(crate) fn secret(variable: &str) -> Option<Zeroizing<Vec<u8>>> {
     text(variable).filter(|text| !text.is_empty()).map(|text| Zeroizing::new(text.into_bytes()))

@@ -2,17 +2,14 @@
 //! says so.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use pond_control::listen::Transport;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::input;
+use super::tls;
 
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
@@ -22,7 +19,7 @@ pub(crate) struct ListenArgs {
     /// The certificate chain to serve TLS with, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, as PEM, in a file that nobody else can write.
+    /// Its private key, as PEM, in a file that is its owner's alone.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Listen beyond this machine without TLS: every token that is sent can be read on the way.
@@ -39,7 +36,7 @@ impl ListenArgs {
     pub(crate) fn transport(&self, usual: SocketAddr) -> anyhow::Result<Transport> {
         let address = self.address(usual);
         match (&self.tls_cert, &self.tls_key) {
-            (Some(chain), Some(key)) => Ok(Transport::Tls(Arc::new(tls(chain, key)?))),
+            (Some(chain), Some(key)) => Ok(Transport::Tls(Arc::new(tls::config(chain, key)?))),
             (None, None) if address.ip().to_canonical().is_loopback() || self.insecure_public => {
                 Ok(Transport::Plain)
             }
@@ -50,19 +47,6 @@ impl ListenArgs {
             (Some(_), None) | (None, Some(_)) => bail!("--tls-cert and --tls-key belong together"),
         }
     }
-}
-
-fn tls(chain: &Path, key: &Path) -> anyhow::Result<ServerConfig> {
-    let read =
-        |file: &Path| input::from_trusted_file(file).map_err(|refusal| anyhow::anyhow!(refusal.message));
-    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(chain)?)
-        .collect::<Result<_, _>>()
-        .with_context(|| format!("{} holds no PEM certificates", chain.display()))?;
-    let key = PrivateKeyDer::from_pem_slice(&read(key)?)
-        .with_context(|| format!("{} holds no PEM private key", key.display()))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_no_client_auth().with_single_cert(certificates, key)?)
 }
 
 #[cfg(test)]
