@@ -110,6 +110,7 @@ impl Serving {
         let upstream = pond_orchestrator::serve::Upstream::Here(protocol::router(Arc::clone(plane)));
         api::router(Arc::clone(plane), api::Rates::default())
             .merge(pond_orchestrator::serve::router(upstream, relay))
+            .merge(protocol::feed::router(Arc::clone(plane)))
             .fallback(api::nothing_here)
             .method_not_allowed_fallback(api::wrong_method)
     }
