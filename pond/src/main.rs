@@ -10,6 +10,7 @@ mod explain;
 mod host_cmd;
 mod input;
 mod operator;
+mod orchestrator_cmd;
 mod output;
 mod policy_cmd;
 mod preflight_cmd;

@@ -18,6 +18,7 @@ use pond_worker::supervise::Ended;
 use serde::Serialize;
 
 use super::base::Base;
+use crate::output::because;
 
 const EDIT_RESULT: &str = "edit_result.json";
 
@@ -150,16 +151,6 @@ fn summary(collected: &Collected, run: &Path, artifacts: ArtifactSummary) -> Res
         edit_result: collected.edit_result.as_ref().map(|_| run.join(EDIT_RESULT)),
         artifacts,
     }
-}
-
-fn because(fault: &dyn std::error::Error) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text
 }
 
 fn advice(fault: &CollectFault, ignored: Ignored) -> &'static str {

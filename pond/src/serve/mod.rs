@@ -4,45 +4,40 @@
 //! only; the first admin token is printed once, to standard output, and nowhere else; what is logged is a line of JSON on
 //! standard error, and holds no secret.
 
+pub(crate) mod listen;
 mod log;
 pub(crate) mod state;
 mod tls;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use axum::Router;
 use clap::Args;
+use pond_control::listen::{Transport, serve as speak};
 use pond_control::plane::Plane;
-use pond_control::{api, listen, protocol, ticker};
+use pond_control::{api, protocol, ticker};
 use pond_orchestrator::{Bounds, Relay, follow_here};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output;
+use listen::ListenArgs;
 
 /// What the orchestrator in this process holds at most. What does not fit is announced again.
 const HELD: Bounds = Bounds { intents: 10_000, intents_per_project: 2_000, waiting: 1_000 };
 
+/// Where a control plane listens unless told otherwise.
+const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7575);
+
 /// Run the control plane.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7575")]
-    listen: SocketAddr,
-    /// The certificate chain to show, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The key of the certificate, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Listen beyond this machine without TLS: every token that is sent can be read on the way.
-    #[arg(long)]
-    insecure_public: bool,
+    #[command(flatten)]
+    listen: ListenArgs,
     /// Say where it listens as one line of JSON.
     #[arg(long)]
     json: bool,
@@ -59,13 +54,14 @@ pub(crate) fn main(args: &ServeArgs) -> ExitCode {
 
 async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     log::to_stderr()?;
-    let transport = transport(args)?;
+    let transport = args.listen.transport(USUAL)?;
+    let asked = args.listen.address(USUAL);
     let scheme = match transport {
-        listen::Transport::Plain => "http",
-        listen::Transport::Tls(_) => "https",
+        Transport::Plain => "http",
+        Transport::Tls(_) => "https",
     };
-    let listener = TcpListener::bind(args.listen).await;
-    let listener = listener.with_context(|| format!("listening at {}", args.listen))?;
+    let listener = TcpListener::bind(asked).await;
+    let listener = listener.with_context(|| format!("listening at {asked}"))?;
     let address = format!("{scheme}://{}", listener.local_addr().context("asking where it listens")?);
     let opened = state::open().await?;
     let plane = Arc::new(opened.plane);
@@ -77,7 +73,7 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     }
     tracing::info!(address, "listening");
     let ticking = tokio::spawn(tick(Arc::clone(&plane)));
-    listen::serve(listener, transport, doors(&plane), told_to_end()?).await;
+    speak(listener, transport, doors(&plane), told_to_end()?).await;
     ticking.abort();
     plane.store.close().await;
     tracing::info!("ended");
@@ -92,6 +88,7 @@ pub(crate) fn doors(plane: &Arc<Plane>) -> Router {
     let upstream = pond_orchestrator::serve::Upstream::Here(protocol::router(Arc::clone(plane)));
     api::router(Arc::clone(plane), api::Rates::default())
         .merge(pond_orchestrator::serve::router(upstream, relay))
+        .merge(protocol::feed::router(Arc::clone(plane)))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::wrong_method)
 }
@@ -101,20 +98,6 @@ async fn tick(plane: Arc<Plane>) {
         tracing::error!(fault = fault as &dyn std::error::Error, "a round of the clock failed");
     };
     ticker::run(plane, ticker::Pace::default(), report).await;
-}
-
-/// What is spoken; a refusal where that would show tokens to the network.
-fn transport(args: &ServeArgs) -> anyhow::Result<listen::Transport> {
-    if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        return tls::config(cert, key).map(|config| listen::Transport::Tls(Arc::new(config)));
-    }
-    if !args.listen.ip().to_canonical().is_loopback() && !args.insecure_public {
-        bail!(
-            "{} can be reached from other machines: give --tls-cert and --tls-key, or, behind a proxy that has TLS, --insecure-public",
-            args.listen
-        );
-    }
-    Ok(listen::Transport::Plain)
 }
 
 /// The one place where the first token is shown.

@@ -81,7 +81,7 @@ type Refused = (Actor, Problem);
 
 async fn answer(door: &Door, route: Route, request: Request, now: Moment) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
-    let nobody = |problem: Problem| (Actor::System, problem);
+    let nobody = |problem: Problem| (Actor::Nobody, problem);
     let bytes = read(body, route.most_bytes()).await.map_err(nobody)?;
     let plane = &door.plane;
     match route {
@@ -158,7 +158,7 @@ impl Door {
         }
         let detail = json!({"code": problem.code, "status": problem.status.as_u16()});
         let note = self.plane.store.note((actor, Action::RequestRefused), route.path(), detail, now);
-        if note.await.is_err() {}
+        if let Err(_refused_all_the_same) = note.await {}
     }
 }
 
