@@ -1,8 +1,8 @@
 //! The state of a control plane: a private directory with its key, its vault's ring, its files, and its database unless that is a
 //! Postgres. Made at the first start; what others could read is refused.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -40,8 +40,10 @@ pub(crate) async fn open() -> anyhow::Result<Opened> {
     let key: SigningKey = signing_key_at(&control.join("signing.key"))?;
     let vault = control.join("vault.keys");
     let ring = ring(&vault)?;
-    let own = || Zeroizing::new(format!("sqlite:{}", control.join("pond.db").display()));
-    let address = settings::database().unwrap_or_else(own);
+    let address = match settings::database() {
+        Some(address) => address,
+        None => own_database(&control.join("pond.db"))?,
+    };
     let store = Store::open(&address, ring, Rules::default(), now()).await.context("the store")?;
     let plane = Plane { store, key, settings, operator, files, vault, bell: Bell::default(), clock: now };
     Ok(Opened { plane })
@@ -74,6 +76,13 @@ fn ring(path: &Path) -> anyhow::Result<KeyRing> {
         }
     };
     KeyRing::parse(&text).with_context(|| format!("{what} {}", path.display()))
+}
+
+/// The file is there, and private, before the engine opens it: what the engine puts beside it gets the same mode.
+fn own_database(path: &Path) -> anyhow::Result<Zeroizing<String>> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    opened.with_context(|| format!("the database {}", path.display()))?;
+    Ok(Zeroizing::new(format!("sqlite:{}", path.display())))
 }
 
 /// A directory of this user that nobody else can look into.
