@@ -1,6 +1,7 @@
-//! `pond worker run`: the daemon. SIGTERM and SIGINT let it finish what it has; a second one makes it give that up.
+//! `pond worker run`: the daemon. SIGTERM, SIGINT and SIGHUP let it finish what it has; a second one makes it give that up.
 
 use std::fmt::Display;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,13 +9,17 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use pond_worker::daemon::{Daemon, Phase, Place, look, run};
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, watch};
 
 use super::membership::Membership;
 use super::runtime;
 use crate::run::OWN_EXECUTABLE;
 use crate::{output, runs, settings};
+
+/// What the kernel says of one signal.
+const SIGNAL_BYTES: usize = 128;
 
 /// Ask for jobs and run them.
 #[derive(Debug, Args)]
@@ -53,20 +58,29 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 /// What signals make of the daemon.
 fn phases() -> anyhow::Result<watch::Receiver<Phase>> {
     let (set, phase) = watch::channel(Phase::Work);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let signals = AsyncFd::new(pond_sys::signal::interrupts()?)?;
     tokio::spawn(async move {
         for next in [Phase::Drain, Phase::GiveUp] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            while !has_come(&signals).await {}
             set.send_replace(next);
         }
         // Whoever watches the phase must not see it go.
         set.closed().await;
     });
     Ok(phase)
+}
+
+/// Waits for one signal and takes it.
+async fn has_come(signals: &AsyncFd<OwnedFd>) -> bool {
+    let Ok(mut ready) = signals.readable().await else { return true };
+    let mut signal = [0; SIGNAL_BYTES];
+    match rustix::io::read(signals, &mut signal) {
+        Err(Errno::AGAIN) => {
+            ready.clear_ready();
+            false
+        }
+        Ok(_) | Err(_) => true,
+    }
 }
 
 /// One object per line, on the error stream.
