@@ -56,6 +56,10 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What signals make of the daemon.
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe, and a descriptor that is owned here is closed nowhere else"
+)]
 fn phases() -> anyhow::Result<watch::Receiver<Phase>> {
     let (set, phase) = watch::channel(Phase::Work);
     let signals = AsyncFd::new(pond_sys::signal::interrupts()?)?;

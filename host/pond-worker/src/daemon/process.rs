@@ -18,6 +18,10 @@ pub(super) struct Process {
 }
 
 impl Process {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe, and a descriptor that is owned here is closed nowhere else"
+    )]
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         // A person's Ctrl-C is for the daemon, which decides what becomes of its jobs.
         let mut child = command.process_group(0).spawn()?;
