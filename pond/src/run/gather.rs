@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pond_sandbox::container::TransferFault;
+use pond_worker::because;
 use pond_worker::collect::{
     Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted,
     collect,
@@ -150,16 +151,6 @@ fn summary(collected: &Collected, run: &Path, artifacts: ArtifactSummary) -> Res
         edit_result: collected.edit_result.as_ref().map(|_| run.join(EDIT_RESULT)),
         artifacts,
     }
-}
-
-fn because(fault: &dyn std::error::Error) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text
 }
 
 fn advice(fault: &CollectFault, ignored: Ignored) -> &'static str {
