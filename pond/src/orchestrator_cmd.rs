@@ -12,11 +12,12 @@ use pond_control::listen::serve;
 use pond_orchestrator::serve::{Upstream, router};
 use pond_orchestrator::{Bounds, FeedFault, Link, Relay, follow_there};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use crate::output::{self, REFUSED};
 use crate::serve::listen::ListenArgs;
+use crate::serve::runtime;
+use crate::signals::SetAside;
 use crate::{input, settings};
 
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7576);
@@ -42,8 +43,7 @@ pub(crate) struct OrchestratorArgs {
 }
 
 pub(crate) fn main(args: &OrchestratorArgs) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let served = runtime.context("starting").and_then(|runtime| runtime.block_on(run(args)));
+    let served = SetAside::new().and_then(|signals| runtime()?.block_on(run(args, signals)));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
@@ -53,7 +53,8 @@ pub(crate) fn main(args: &OrchestratorArgs) -> ExitCode {
     }
 }
 
-async fn run(args: &OrchestratorArgs) -> anyhow::Result<()> {
+async fn run(args: &OrchestratorArgs, signals: SetAside) -> anyhow::Result<()> {
+    let signals = signals.listen()?;
     let transport = args.listen.transport(USUAL)?;
     let token = token(args)?;
     let ca_pem = args.ca_file.as_deref().map(text).transpose()?;
@@ -64,18 +65,11 @@ async fn run(args: &OrchestratorArgs) -> anyhow::Result<()> {
     let (following, to) = (Arc::clone(&relay), Arc::clone(&link));
     let feed = tokio::spawn(async move {
         let report =
-            |fault: &FeedFault| output::say(&format!("pond orchestrator: {}", output::because(fault)));
+            |fault: &FeedFault| output::say(&format!("pond orchestrator: {}", pond_worker::because(fault)));
         follow_there(&following, &to, &token, report).await;
     });
     output::say(&format!("listening on {}", listener.local_addr()?));
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let end = async {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
-    };
-    serve(listener, transport, router(Upstream::There(link), relay), end).await;
+    serve(listener, transport, router(Upstream::There(link), relay), signals.next()).await;
     feed.abort();
     Ok(())
 }
