@@ -214,7 +214,7 @@ fn secrets_are_named_and_never_shown() {
     assert_eq!(stored.stdout, "model is stored for project acme\n", "{stored:?}");
     assert_eq!(serving.json(&["secret", "ls", "--project", "acme", "--json"])[0]["name"], "model");
     assert_eq!(serving.run(&["secret", "rotate"]).code, 0);
-    for file in crate::remote::files_below(&serving.world.state()) {
+    for file in files_below(&serving.world.state()) {
         let content = std::fs::read(&file).unwrap_or_default();
         assert!(
             !content.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()),
@@ -270,4 +270,19 @@ fn a_server_is_believed_by_its_certificate() {
     assert_eq!(serving.refused(&["runs"]), "server_unreachable");
     let believed = serving.run(&["runs", "--ca-file", "cert.pem"]);
     assert_eq!((believed.code, believed.stdout.as_str()), (0, "no runs\n"), "{believed:?}");
+}
+
+/// Every regular file below a directory.
+fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let (mut files, mut pending) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => pending.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files
 }
