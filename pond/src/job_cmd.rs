@@ -15,6 +15,9 @@ use crate::run::{self, Begun};
 /// The word that chooses this role.
 pub(crate) const NAME: &str = "job";
 
+/// Every answer fits a line.
+const MOST_MESSAGE: usize = order::MOST_LINE / 8;
+
 pub(crate) fn main(launcher: Begun) -> ExitCode {
     match job(launcher) {
         Ok(code) => code,
@@ -35,6 +38,7 @@ fn job(launcher: Begun) -> anyhow::Result<ExitCode> {
         Err(fault) => {
             let code = fault.code().to_owned();
             let message = output::plain(&format!("{:#}", anyhow::Error::from(fault)));
+            let message = message.chars().take(MOST_MESSAGE).collect();
             (JobAnswer::Failed { code, message }, ExitCode::from(REFUSED))
         }
     };

@@ -10,7 +10,7 @@ use crate::world::dns::question;
 use crate::world::sides::{HOST, RESOLVER};
 use crate::world::zone::{A, DOMAIN};
 use crate::world::{Backend, Done, Plan, World};
-use crate::{catalogue, crowd, internet, neighbours, provider};
+use crate::{catalogue, clear_text, crowd, internet, live, neighbours, provider};
 
 #[test]
 fn the_catalogue_on_docker() {
@@ -30,6 +30,26 @@ fn the_broker_on_docker() {
 #[test]
 fn the_broker_on_gvisor() {
     provider::run_on(Backend::Gvisor);
+}
+
+#[test]
+fn rules_change_on_docker() {
+    live::run_on(Backend::Docker);
+}
+
+#[test]
+fn rules_change_on_gvisor() {
+    live::run_on(Backend::Gvisor);
+}
+
+#[test]
+fn clear_text_on_docker() {
+    clear_text::run_on(Backend::Docker);
+}
+
+#[test]
+fn clear_text_on_gvisor() {
+    clear_text::run_on(Backend::Gvisor);
 }
 
 #[test]

@@ -179,7 +179,7 @@ except OSError as fault: print(fault.errno)
 }
 
 /// The gateway among the children of a pond.
-fn gateway_of(pond: u32) -> Pid {
+pub(crate) fn gateway_of(pond: u32) -> Pid {
     let children = std::fs::read_dir(format!("/proc/{pond}/task")).unwrap().flatten();
     let children = children.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap());
     let children: Vec<i32> = children

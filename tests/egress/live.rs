@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use serde_json::{Value, json};
 
 use crate::rules::files_below;
-use crate::world::{Done, Plan, World};
+use crate::world::{Backend, Done, Plan, World};
 
 /// Does what each line of its input says, and prints one line about it.
 const OBEDIENT: &str = r#"
@@ -86,8 +86,8 @@ fn run_directories(world: &World) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-fn world() -> World {
-    let world = World::new(Plan::default());
+fn world(backend: Backend) -> World {
+    let world = World::new(Plan { backend, ..Plan::default() });
     std::fs::write(world.operator_file(), "[egress]\ndeny = [\"never.pondworld.net\"]\n").unwrap();
     world
 }
@@ -117,7 +117,12 @@ except ConnectionError: print()";
 
 #[test]
 fn c87_rules_change_while_a_job_runs_and_uncovered_tunnels_end() {
-    let world = world();
+    run_on(Backend::Native);
+}
+
+/// The rules of a job on this backend change while it runs.
+pub(crate) fn run_on(backend: Backend) {
+    let world = world(backend);
     let mut live = Live::start(&world, &["--allow-host", "old.pondworld.net"]);
     assert_eq!(live.tell("status new.pondworld.net"), "403");
     assert_eq!(live.tell("open old.pondworld.net"), "far side: old.pondworld.net");
@@ -155,7 +160,7 @@ fn c87_rules_change_while_a_job_runs_and_uncovered_tunnels_end() {
 
 #[test]
 fn c43_c44_a_change_that_may_not_be_made_changes_nothing() {
-    let world = world();
+    let world = world(Backend::Native);
     assert_eq!(refusal(&world, &["allow", "x.pondworld.net"]), "nothing_runs");
     assert_eq!(refusal(&world, &["deny", "--run", "no-such-run", "x.pondworld.net"]), "run_unknown");
     let mut live = Live::start(&world, &["--allow-host", "old.pondworld.net"]);
@@ -194,7 +199,7 @@ fn c43_c44_a_change_that_may_not_be_made_changes_nothing() {
 /// What a job did on the network is known even if nobody lived to sum it up (case 92).
 #[test]
 fn c92_the_record_of_a_killed_run_is_kept() {
-    let world = world();
+    let world = world(Backend::Native);
     let mut live = Live::start(&world, &["--allow-host", "old.pondworld.net"]);
     assert_eq!(live.tell("status denied.pondworld.net"), "403");
     assert_eq!(live.tell("open old.pondworld.net"), "far side: old.pondworld.net");

@@ -6,6 +6,7 @@
 mod agents;
 mod broker;
 mod catalogue;
+mod clear_text;
 mod clients;
 mod contained;
 mod crowd;
@@ -14,6 +15,7 @@ mod crowd;
 mod daemon;
 #[path = "../done.rs"]
 mod done;
+mod flow;
 mod hello;
 mod internet;
 mod live;

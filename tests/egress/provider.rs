@@ -109,11 +109,12 @@ fn run(of: Provider, rows: &[Row]) {
     assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
 }
 
-/// Runs a table through the broker, from a sandbox of this backend. Its controls are those of the table.
+/// Runs the tables through the broker, from sandboxes of this backend. Their controls are those of the tables.
 pub(crate) fn run_on(backend: Backend) {
-    let rows = anthropic::rows();
-    let faults = through_the_broker(ANTHROPIC, &rows, backend);
-    assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
+    for (of, rows) in [(ANTHROPIC, anthropic::rows()), (OPENAI, openai::rows())] {
+        let faults = through_the_broker(of, &rows, backend);
+        assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), rows.len(), faults.join("\n"));
+    }
 }
 
 fn through_the_broker(of: Provider, rows: &[Row], backend: Backend) -> Vec<String> {

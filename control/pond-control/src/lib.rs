@@ -2,6 +2,8 @@
 //!
 //! Trust zone: TRUSTED. It alone reads everything: credentials, documents, results. Invariants: it never runs untrusted code
 //! and makes no kernel call of its own; it never links a sandbox; nothing of a job is parsed before the signature over it held.
+//! - [`api`]: the user's door: `/v1`, its OpenAPI document, health and figures.
+//! - [`listen`]: connections, with or without TLS.
 //! - [`store`]: projects, runs, leases and results on SQLite or Postgres.
 //! - [`protocol`]: the calls of workers, judged.
 //! - [`ticker`]: what time alone brings about.
@@ -9,6 +11,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod api;
+pub mod listen;
 pub mod plane;
 pub mod protocol;
 pub mod store;

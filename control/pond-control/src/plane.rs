@@ -28,6 +28,8 @@ pub struct Plane {
     pub operator: Operator,
     /// Where ciphertext of bundles and results lies.
     pub files: PathBuf,
+    /// The file of the ring that values at rest are under.
+    pub vault: PathBuf,
     pub bell: Bell,
     /// The wall clock, as the program reads it; tests have their own.
     pub clock: fn() -> Moment,

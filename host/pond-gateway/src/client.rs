@@ -7,7 +7,9 @@ use pond_policy::egress::{Denial, DenialCode, HostName};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
+use crate::connect;
 use crate::hello::{self, HelloFault};
+use crate::http::{self, Refusal};
 use crate::relay::write_all;
 
 /// A client that opened a tunnel speaks first, within this time.
@@ -15,6 +17,11 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 const MAX_EARLY: usize = hello::MAX_RAW;
 /// `access_denied`, fatal: clients show it at once instead of waiting for a server that never answers.
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+
+/// What a request in clear text begins with.
+const METHODS: [&[u8]; 9] =
+    [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS ", b"TRACE ", b"CONNECT "];
+const RETRY_AFTER_SECONDS: &str = "5";
 
 /// A connection and the bytes read from it so far.
 #[derive(Debug)]
@@ -87,6 +94,26 @@ impl Client {
                 return Err(NoHello::Left);
             }
         }
+    }
+
+    /// The refusal of a client that speaks HTTP where only HTTPS passes, if it does so; `target` is what it came for,
+    /// unless it says better.
+    pub(crate) async fn clear_text(&mut self, target: &str) -> Option<Denial> {
+        if !METHODS.iter().any(|method| self.early.starts_with(method)) {
+            return None;
+        }
+        let head = http::read_head(&mut self.stream, &mut self.early).await.ok()?;
+        Some(connect::in_clear_text(&head, target))
+    }
+
+    /// Answers a client that speaks HTTP. It may be gone, or may not care; the record is made either way.
+    pub(crate) async fn answer(mut self, denial: &Denial) {
+        let code = denial.code();
+        let mut refusal = Refusal::new(code.status(), code.name(), denial.reason_phrase());
+        if code == DenialCode::TooManyTunnels {
+            refusal = refusal.with_header("Retry-After", RETRY_AFTER_SECONDS);
+        }
+        drop(http::refuse(&mut self.stream, &refusal).await);
     }
 
     /// Ends a TLS client's attempt so that it knows.

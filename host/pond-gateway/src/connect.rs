@@ -49,6 +49,14 @@ fn not_connect(head: &RequestHead, target: &str) -> Denial {
     Denial::https_only(host)
 }
 
+/// The refusal of a request that came where a TLS hello should have been; `otherwise` stands for the host it does not name.
+pub(crate) fn in_clear_text(head: &RequestHead, otherwise: &str) -> Denial {
+    match head.headers.one("host") {
+        Ok(Some(host)) if !host.is_empty() => Denial::https_only(&String::from_utf8_lossy(host)),
+        Ok(_) | Err(Repeated) => Denial::https_only(otherwise),
+    }
+}
+
 /// The host of a target in whichever form, without credentials, path or query: those are nobody's business.
 fn host_part(target: &str) -> &str {
     let after_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);

@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pond_policy::egress::Pinned;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -36,14 +38,14 @@ pub(crate) async fn dial(pinned: &Pinned) -> Result<(TcpStream, SocketAddr), Dia
 async fn race(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), DialFault> {
     // One address needs no race, and no timer that would wake the whole gateway.
     if let [only] = addresses {
-        let stream = TcpStream::connect(only).await.map_err(|_| DialFault::Refused)?;
+        let stream = connect(*only).await.map_err(|_| DialFault::Refused)?;
         return Ok((stream, *only));
     }
     let mut waiting = addresses.iter().copied();
     let mut attempts = JoinSet::new();
     loop {
         if let Some(address) = waiting.next() {
-            attempts.spawn(async move { TcpStream::connect(address).await.map(|stream| (stream, address)) });
+            attempts.spawn(async move { connect(address).await.map(|stream| (stream, address)) });
         }
         let ended = async {
             while let Some(ended) = attempts.join_next().await {
@@ -61,6 +63,27 @@ async fn race(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), DialF
             Ok(None) if waiting.len() == 0 && attempts.is_empty() => return Err(DialFault::Refused),
             Ok(None) | Err(_) => {}
         }
+    }
+}
+
+/// Connects. A host that is near answers before the call is over: asked a second time the kernel says so, and nobody has to
+/// wait for the event.
+async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let connected = match rustix::net::connect(&socket, &to) {
+        Err(Errno::INPROGRESS) => rustix::net::connect(&socket, &to),
+        other => other,
+    };
+    let stream = TcpStream::from_std(socket.into())?;
+    match connected {
+        Ok(()) => Ok(stream),
+        Err(Errno::ALREADY) => {
+            stream.writable().await?;
+            stream.take_error()?.map_or(Ok(stream), Err)
+        }
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The transparent door: clients that ignore proxy settings connect to what the responder told them, and their TLS hello
 //! says whom they meant. Zone: host, reading hostile bytes. Invariant: the name is judged with the port the client dialled,
-//! and the bytes it sent reach the destination unchanged and only after the verdict.
+//! and the bytes it sent reach the destination unchanged and only after the verdict. A request in clear text gets a refusal.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pond_policy::egress::{Denial, Destination, Host, Port};
 use pond_wire::gateway::Door;
 use tokio::net::TcpStream;
 
-use crate::client::Client;
+use crate::client::{Client, NoHello};
 use crate::gateway::Gateway;
 use crate::passage::Passage;
 
@@ -18,12 +18,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
     let mut client = Client::new(stream);
     let host = match client.hello().await {
         Ok(name) => Host::Name(name),
-        Err(fault) => {
-            if let Some(denial) = fault.denial(&format!("unnamed:{port}")) {
-                refuse(&gateway, client, &denial).await;
-            }
-            return;
-        }
+        Err(fault) => return no_hello(&gateway, client, &fault, &format!("unnamed:{port}")).await,
     };
     let destination = Destination { host, port };
     let opening = Passage::open(&gateway, Door::Tls, &destination);
@@ -31,6 +26,16 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
         None => gateway.left(Door::Tls, &destination),
         Some(Ok(passage)) => Box::pin(passage.carry(client.stream, client.early)).await,
         Some(Err(denial)) => refuse(&gateway, client, &denial).await,
+    }
+}
+
+/// Refuses a client that did not begin with a hello, in the words of its own protocol where that is HTTP.
+async fn no_hello(gateway: &Gateway, mut client: Client, fault: &NoHello, target: &str) {
+    if let Some(denial) = client.clear_text(target).await {
+        gateway.refused(Door::Tls, &denial);
+        client.answer(&denial).await;
+    } else if let Some(denial) = fault.denial(target) {
+        refuse(gateway, client, &denial).await;
     }
 }
 

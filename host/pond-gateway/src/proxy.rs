@@ -14,11 +14,10 @@ use tokio::net::TcpStream;
 use crate::client::Client;
 use crate::connect::destination;
 use crate::gateway::Gateway;
-use crate::http::{self, HeadFault, Refusal};
+use crate::http::{self, HeadFault};
 use crate::passage::Passage;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
-const RETRY_AFTER_SECONDS: &str = "5";
 
 /// Serves one connection to the end.
 pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
@@ -49,21 +48,14 @@ async fn tunnel(gateway: Arc<Gateway>, mut client: Client, passage: Passage) {
     if client.stream.write_all(ESTABLISHED).await.is_err() {
         return passage.end(Close::ClientReset).await;
     }
-    let target = passage.destination().to_string();
-    let denial = match client.hello().await {
-        Ok(name) if name.as_str() == passage.destination().host.to_string() => None,
-        Ok(name) => {
-            let hint = format!("the tunnel was opened for another host than {name}");
-            Some(Denial::at_door(DenialCode::SniMismatch, &target, hint))
-        }
-        Err(fault) => match fault.denial(&target) {
-            Some(denial) => Some(denial),
-            None => return passage.end(Close::ClientReset).await,
-        },
-    };
-    match denial {
+    match no_tunnel(&mut client, &passage).await {
         None => Box::pin(passage.carry(client.stream, client.early)).await,
-        Some(denial) => {
+        Some(Unfit::Left) => passage.end(Close::ClientReset).await,
+        Some(Unfit::ClearText(denial)) => {
+            refuse(&gateway, client, &denial).await;
+            passage.end(Close::Refused).await;
+        }
+        Some(Unfit::Hello(denial)) => {
             gateway.refused(Door::Proxy, &denial);
             client.alert().await;
             passage.end(Close::Refused).await;
@@ -71,15 +63,31 @@ async fn tunnel(gateway: Arc<Gateway>, mut client: Client, passage: Passage) {
     }
 }
 
-async fn refuse(gateway: &Gateway, mut client: Client, denial: &Denial) {
-    gateway.refused(Door::Proxy, denial);
-    let code = denial.code();
-    let mut refusal = Refusal::new(code.status(), code.name(), denial.reason_phrase());
-    if code == DenialCode::TooManyTunnels {
-        refusal = refusal.with_header("Retry-After", RETRY_AFTER_SECONDS);
+/// What a client did instead of saying hello to the host its tunnel leads to.
+enum Unfit {
+    Left,
+    ClearText(Denial),
+    Hello(Denial),
+}
+
+async fn no_tunnel(client: &mut Client, passage: &Passage) -> Option<Unfit> {
+    let target = passage.destination().to_string();
+    match client.hello().await {
+        Ok(name) if name.as_str() == passage.destination().host.to_string() => None,
+        Ok(name) => {
+            let hint = format!("the tunnel was opened for another host than {name}");
+            Some(Unfit::Hello(Denial::at_door(DenialCode::SniMismatch, &target, hint)))
+        }
+        Err(fault) => Some(match client.clear_text(&target).await {
+            Some(denial) => Unfit::ClearText(denial),
+            None => fault.denial(&target).map_or(Unfit::Left, Unfit::Hello),
+        }),
     }
-    // The client may be gone, or may not care; the record is made either way.
-    drop(http::refuse(&mut client.stream, &refusal).await);
+}
+
+async fn refuse(gateway: &Gateway, client: Client, denial: &Denial) {
+    gateway.refused(Door::Proxy, denial);
+    client.answer(denial).await;
 }
 
 /// The refusal of a head that could not be read; none when nobody is left to hear it.

@@ -197,7 +197,8 @@ impl Attempt<'_> {
         // A thread started before the signals were set aside would take them.
         let auditor =
             Auditor::new(provider.state(), self.record.job(), policy.profile(), self.request.backend)?;
-        let watched = way_out.map(|way_out| way_out.listen(directory, auditor)).transpose()?;
+        let daemon = self.request.commission().map(|given| given.wires.socket.try_clone()).transpose()?;
+        let watched = way_out.map(|way_out| way_out.listen(directory, auditor, daemon)).transpose()?;
         let wiring = Wiring {
             input: input.filter(|input| person.is_some() || !input.is_terminal()),
             interrupt: Some(interrupt),

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -15,7 +16,7 @@ use anyhow::{Context, bail};
 use pond_policy::egress::{HostFault, HostRule};
 use pond_policy::harness::proxy_environment;
 use pond_policy::model::UpstreamHost;
-use pond_policy::operator::Operator;
+use pond_policy::operator::{self, Operator};
 use pond_policy::profile::Network;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::native::Running;
@@ -35,6 +36,8 @@ use super::record::Record;
 use super::rules::Rules;
 use super::traffic::Traffic;
 
+/// The port of requests in clear text.
+const HTTP: u16 = 80;
 /// All listeners travel in one packet.
 const MOST_PORTS: usize = 24;
 /// How long a gateway may take to say its last word.
@@ -45,13 +48,8 @@ const LAUNCH_TIME: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// job is mapped to it, and no two gateways share it.
 const FIRST_ID: u32 = 0x6F00_0000;
 
-const CAPS: Caps = Caps {
-    tunnels: 256,
-    tunnel_bytes: 16 << 30,
-    total_bytes: 64 << 30,
-    idle_seconds: 600,
-    lifetime_seconds: 24 * 3600,
-};
+/// Connections of a job at the same time.
+const TUNNELS: u32 = 256;
 
 /// A gateway that is getting ready.
 #[derive(Debug)]
@@ -94,6 +92,7 @@ impl Outside {
 #[derive(Debug)]
 pub(super) struct Plan {
     outside: Outside,
+    caps: Caps,
     pub(super) doors: Vec<Door>,
     /// What leads the job's tools to the doors.
     pub(super) env: Vec<(String, String)>,
@@ -114,29 +113,41 @@ pub(super) fn plan(
     with_model: bool,
 ) -> anyhow::Result<Plan> {
     let broker = with_model.then_some(Door::Broker);
+    let caps = caps(&operator.egress.caps)?;
     match policy.posture().network {
         Network::Sealed if with_model => {
             bail!("{} has no network at all, so no model either", policy.profile().name())
         }
-        Network::Sealed => Ok(Plan { outside: Outside::Nothing, doors: Vec::new(), env: Vec::new() }),
+        Network::Sealed => Ok(Plan { outside: Outside::Nothing, caps, doors: Vec::new(), env: Vec::new() }),
         Network::BrokerOnly => {
             let outside = if with_model { Outside::Broker } else { Outside::Nothing };
-            Ok(Plan { outside, doors: broker.into_iter().collect(), env: Vec::new() })
+            Ok(Plan { outside, caps, doors: broker.into_iter().collect(), env: Vec::new() })
         }
         Network::Allowlist => {
             let rules = Rules::new(operator, asked)?;
             let doors = doors(rules.ports())?.into_iter().chain(broker).collect();
             let env = proxy_environment(&PROXY.ip().to_string(), PROXY.port());
-            Ok(Plan { outside: Outside::Listed(rules), doors, env })
+            Ok(Plan { outside: Outside::Listed(rules), caps, doors, env })
         }
         Network::Internet => {
             let deny = denied(operator)?.iter().map(ToString::to_string).collect();
             // No variables: every connection finds the gateway by itself, and only there is more than HTTPS carried.
             let doors = [Door::Proxy, Door::Dns, Door::Any].into_iter().chain(broker).collect();
-            Ok(Plan { outside: Outside::Internet { deny }, doors, env: Vec::new() })
+            Ok(Plan { outside: Outside::Internet { deny }, caps, doors, env: Vec::new() })
         }
         Network::Open => bail!("an open network is not a sandbox"),
     }
+}
+
+/// As the operator has them, in the gateway's words.
+fn caps(asked: &operator::Caps) -> anyhow::Result<Caps> {
+    Ok(Caps {
+        tunnels: TUNNELS,
+        tunnel_bytes: asked.tunnel_bytes.bytes(),
+        total_bytes: asked.job_bytes.bytes(),
+        idle_seconds: u32::try_from(asked.idle_seconds.get())?,
+        lifetime_seconds: u32::try_from(asked.lifetime_seconds.get())?,
+    })
 }
 
 /// Starts the gateway the plan asks for; nothing, where it lets nothing out.
@@ -147,7 +158,7 @@ pub(super) fn start(
     model: Option<Chosen>,
     run: &Path,
 ) -> anyhow::Result<Option<WayOut>> {
-    let Plan { outside, doors, .. } = plan;
+    let Plan { outside, caps, doors, .. } = plan;
     let Some(reach) = outside.reach() else { return Ok(None) };
     let counter = match outside {
         Outside::Listed(rules) => Some((rules, Desk::open(run)?)),
@@ -158,7 +169,7 @@ pub(super) fn start(
         Identity { uid: own, gid: own }
     });
     let (broker, key) = model.map(|model| (model.order, model.key)).unzip();
-    let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps: CAPS, broker, identity };
+    let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps, broker, identity };
     let keys: Vec<_> = key.iter().map(AsFd::as_fd).collect();
     let gateway = Gateway::start(Path::new(OWN_EXECUTABLE), &order, &keys)?;
     Ok(Some(WayOut { gateway, doors, counter }))
@@ -184,12 +195,14 @@ fn denied(operator: &Operator) -> anyhow::Result<Vec<HostRule>> {
     Ok(deny)
 }
 
-/// One front door for each port a rule names; clients that speak to a proxy need only the first.
+/// One front door for each port a rule names; clients that speak to a proxy need only the first. And one where clear text
+/// is expected: it leads nowhere, but whoever comes there is told why.
 fn doors(ports: &[u16]) -> anyhow::Result<Vec<Door>> {
     if ports.len() > MOST_PORTS {
         bail!("the rules name {} ports; a sandbox has doors for {MOST_PORTS}", ports.len());
     }
-    let fronts = ports.iter().map(|port| Door::Front { port: *port });
+    let clear_text = (!ports.contains(&HTTP)).then_some(HTTP);
+    let fronts = ports.iter().copied().chain(clear_text).map(|port| Door::Front { port });
     Ok([Door::Proxy, Door::Dns].into_iter().chain(fronts).collect())
 }
 
@@ -217,11 +230,16 @@ impl WayOut {
     }
 
     /// Writes down what the gateway says, from now to the end, and does what people ask of the rules.
-    pub(super) fn listen(self, directory: &Path, auditor: Auditor) -> anyhow::Result<Watched> {
+    pub(super) fn listen(
+        self,
+        directory: &Path,
+        auditor: Auditor,
+        daemon: Option<UnixStream>,
+    ) -> anyhow::Result<Watched> {
         let record = Record::create(directory)?;
         let gateway = Arc::new(self.gateway);
         let counter = self.counter.map(|(rules, desk)| Counter::new(desk, rules, auditor));
-        let listener = Listener { gateway: Arc::clone(&gateway), record, counter };
+        let listener = Listener { gateway: Arc::clone(&gateway), record, counter, daemon };
         let (told, heard) = sync_channel(1);
         let listener = std::thread::Builder::new()
             .name("gateway".to_owned())

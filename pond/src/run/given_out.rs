@@ -22,7 +22,7 @@ use pond_worker::path::RelPath;
 
 use super::model::{self, Chosen, Key, Wish};
 use super::request::{self, Asker, Commission, Manner, Request, View};
-use super::{Begun, Ran, carry_out, egress};
+use super::{Begun, Ran, carry_out, egress, enough_descriptors, large_enough_files};
 use crate::{operator, settings};
 
 /// What one job may cost at most, whatever its run's budget: the control plane cancels earlier, this holds without it.
@@ -102,6 +102,8 @@ pub(crate) fn carry_out_order(
         begun: RefCell::default(),
         way_out: RefCell::new(network.map(|network| (network, model))),
     };
+    enough_descriptors()?;
+    large_enough_files(policy)?;
     let state = StateDir::open(&order.state).map_err(anyhow::Error::from)?;
     Ok(carry_out(&request, state, launcher)?)
 }

@@ -3,10 +3,12 @@
 //! What cannot be written down may not happen: then the doors are closed, and only the sums are still heard.
 
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use pond_wire::gateway::Event;
 use pond_worker::gateway::Gateway;
+use pond_worker::order::answer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -20,6 +22,8 @@ pub(super) struct Listener {
     pub(super) record: Record,
     /// Where there are rules to change.
     pub(super) counter: Option<Counter>,
+    /// The daemon that wants to know what the job has cost until now.
+    pub(super) daemon: Option<UnixStream>,
 }
 
 /// Who has something to say.
@@ -51,7 +55,12 @@ impl Listener {
             }
             self.pass_on(&event, &mut traffic);
             let last = matches!(event, Event::Summary(_));
+            let costs = matches!(event, Event::Model(_) | Event::Closed(_));
             traffic.take(event);
+            if costs && let Some(daemon) = &mut self.daemon {
+                // One that is gone ends the job by that alone.
+                if let Err(_gone) = answer(daemon, &traffic.spent()) {}
+            }
             if last {
                 return Ok(traffic);
             }

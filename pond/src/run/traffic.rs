@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pond_wire::change::Change;
 use pond_wire::gateway::{Event, HostTotals, ModelCall, ModelOutcome, Totals};
+use pond_worker::order::JobAnswer;
 use serde::Serialize;
 
 use super::finding::{Finding, Kind};
@@ -90,6 +91,15 @@ impl Traffic {
             format!("{model_untold} model requests are in no line above; with them all models cost {all}")
         });
         hosts.into_iter().chain(models).collect()
+    }
+
+    /// What it has cost until now.
+    pub(super) fn spent(&self) -> JobAnswer {
+        let cost = self.models.values().map(|model| model.cost_microcents);
+        JobAnswer::Spent {
+            cost_microcents: cost.fold(0, u64::saturating_add),
+            egress_bytes: self.totals.bytes_up.saturating_add(self.totals.bytes_down),
+        }
     }
 
     pub(super) fn take(&mut self, event: Event) {

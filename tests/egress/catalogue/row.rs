@@ -47,6 +47,8 @@ pub(crate) enum Expect {
     Delivered,
     /// A tunnel that ended before the far side saw a byte of it.
     TunnelRefused,
+    /// A tunnel in which a request was refused with 403 before the far side saw a byte of it.
+    RefusedInside,
     /// Nothing but perhaps an alert, then the end.
     Silence,
     /// A DNS answer with this code and these addresses.
@@ -221,7 +223,7 @@ impl Row {
                 return Err(format!("{address} was never dialled; {reply}"));
             }
             let seen = !log.first_bytes(*address).is_empty();
-            if seen && matches!(self.expect, Expect::TunnelRefused) {
+            if seen && matches!(self.expect, Expect::TunnelRefused | Expect::RefusedInside) {
                 return Err("the far side saw what was sent".to_owned());
             }
             if !seen && matches!(self.expect, Expect::Tunnel | Expect::Delivered) {
@@ -260,6 +262,10 @@ impl Expect {
             Self::Tunnel => reply.tunnelled().is_some_and(|bytes| bytes.first() == Some(&0x16)),
             Self::Delivered => reply.tunnelled().is_some(),
             Self::TunnelRefused => closed && reply.tunnelled().is_some_and(alert_at_most),
+            Self::RefusedInside => {
+                let refusal = |bytes: &[u8]| bytes.starts_with(b"HTTP/1.1 403 pond: https only: ");
+                closed && reply.tunnelled().is_some_and(refusal)
+            }
             Self::Silence => closed && alert_at_most(&reply.bytes),
             Self::Answer(code, addresses) => reply.dns() == Some((*code, addresses.clone())),
             Self::NoRoute => {

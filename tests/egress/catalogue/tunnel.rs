@@ -31,7 +31,6 @@ fn refused() -> Vec<Row> {
     let sslv2 = [&[0x80, 0x2E, 1, 0, 2, 0, 0x15, 0, 0, 0, 0x10][..], &[7; 37]].concat();
     let rows = vec![
         through(70, "ssh", |_| b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()),
-        through(70, "http", |name| format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n").into()),
         through(70, "smtp", |_| b"EHLO inside\r\n".to_vec()),
         through(72, "other-name", |_| Hello::to("evil.com").record()),
         through(72, "no-name", |_| Hello { names: Vec::new(), ..Hello::to("") }.record()),
@@ -52,7 +51,9 @@ fn refused() -> Vec<Row> {
         }),
         through(76, "sslv2", move |_| sslv2.clone()),
     ];
-    rows.into_iter().map(|row| row.expecting(Expect::TunnelRefused)).collect()
+    let clear_text = through(70, "http", |name| format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n").into());
+    let refused = rows.into_iter().map(|row| row.expecting(Expect::TunnelRefused));
+    refused.chain([clear_text.expecting(Expect::RefusedInside)]).collect()
 }
 
 fn carried() -> Vec<Row> {
@@ -99,17 +100,27 @@ fn transparent() -> Vec<Row> {
         row(72, "two names", &own(72, "front2"), {
             Hello { names: vec![good.clone().into(), denied.clone().into()], ..Hello::to("") }.record()
         }),
-        row(70, "clear text", &own(70, "front"), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()),
+        row(70, "clear text", &own(70, "front"), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec())
+            .expecting(Expect::Refused(&[403])),
+        row(70, "half a request", &own(70, "half"), b"GET / HTTP/1.1\r\nHost".to_vec()).step(Step::Finish),
         row(47, "a special name", &own(47, "front"), Hello::to("metadata.google.internal").record()),
         row(48, "an address", &own(48, "front"), Hello::to("169.254.169.254").record()),
         Row::new(
             8,
             "another port of the front",
-            Door::Tcp(SocketAddr::from(([127, 0, 0, 2], 80))),
+            Door::Tcp(SocketAddr::from(([127, 0, 0, 2], 81))),
             Expect::NoRoute,
             Control::Moot("the same address means nothing outside"),
         )
         .listing(&port),
+        Row::new(
+            23,
+            "the port of clear text",
+            Door::Front(at(&own(23, "front"), 80)),
+            Expect::Refused(&[403]),
+            Control::Delivers(at(&own(23, "front"), 80)),
+        )
+        .send("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
     ]
 }
 

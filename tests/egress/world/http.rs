@@ -2,6 +2,8 @@
 //! says, byte for byte where it matters.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::log::Request;
@@ -16,9 +18,15 @@ pub(crate) enum Reply {
     },
     /// An event stream, each part sent by itself after a pause, ended by closing the connection.
     Events(Vec<(Duration, Vec<u8>)>),
+    /// An event stream whose parts come from elsewhere, one by one, ended by closing the connection.
+    Fed(Arc<Mutex<Receiver<Vec<u8>>>>),
     /// These bytes and no others, ended by closing the connection.
     Raw(Vec<u8>),
 }
+
+const STREAM: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+/// Nobody waits longer for a part that is to come.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Reply {
     pub(crate) fn ok(kind: &str, body: impl Into<Vec<u8>>) -> Self {
@@ -86,12 +94,22 @@ pub(crate) fn write(writer: &mut impl Write, reply: &Reply) -> std::io::Result<b
             writer.write_all(&[head.as_bytes(), body].concat())?;
         }
         Reply::Events(events) => {
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-            writer.write_all(head.as_bytes())?;
+            writer.write_all(STREAM)?;
             for (pause, bytes) in events {
                 writer.flush()?;
                 std::thread::sleep(*pause);
                 writer.write_all(bytes)?;
+            }
+        }
+        Reply::Fed(parts) => {
+            writer.write_all(STREAM)?;
+            while let Ok(part) = parts.lock().unwrap().recv_timeout(PATIENCE) {
+                let is_last = String::from_utf8_lossy(&part).contains("message_stop");
+                writer.write_all(&part)?;
+                writer.flush()?;
+                if is_last {
+                    break;
+                }
             }
         }
         Reply::Raw(bytes) => writer.write_all(bytes)?,

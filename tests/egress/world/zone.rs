@@ -13,6 +13,8 @@ pub(crate) enum Script {
     Alias(String),
     /// One answer, then the other, then the first again; nobody may keep either.
     Flip(Vec<IpAddr>, Vec<IpAddr>),
+    /// One answer to whoever asks first, and the other from then on; nobody may keep either.
+    Rebound(Vec<IpAddr>, Vec<IpAddr>),
     /// The truth, after this many milliseconds.
     Late(u64, Vec<IpAddr>),
     NoSuchName,
@@ -59,13 +61,15 @@ impl Zone {
         let mut asked = self.asked.lock().unwrap();
         let turn = asked.entry((name.clone(), kind)).or_default();
         *turn += 1;
-        let even = turn.is_multiple_of(2);
+        let (first, even) = (*turn == 1, turn.is_multiple_of(2));
         drop(asked);
         let records = |addresses: &[IpAddr], seconds| of_kind(&name, addresses, kind, seconds);
         match self.scripts.get(&name) {
             Some(Script::Addresses(addresses)) => Answer::Records(records(addresses, 300)),
             Some(Script::Flip(_, second)) if even => Answer::Records(records(second, 0)),
             Some(Script::Flip(first, _)) => Answer::Records(records(first, 0)),
+            Some(Script::Rebound(before, _)) if first => Answer::Records(records(before, 0)),
+            Some(Script::Rebound(_, after)) => Answer::Records(records(after, 0)),
             Some(Script::Late(milliseconds, addresses)) => {
                 std::thread::sleep(std::time::Duration::from_millis(*milliseconds));
                 Answer::Records(records(addresses, 300))

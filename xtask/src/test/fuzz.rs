@@ -23,6 +23,8 @@ pub(super) fn run(shop: &Shop) -> Result<()> {
     let manifest = fs::read_to_string(shop.root.join("fuzz/Cargo.toml")).context("fuzz/Cargo.toml")?;
     let targets = targets(&manifest)?;
     tools::FUZZ.ensure(shop)?;
+    // All at once: one after the other, every target would be compiled and linked on one core.
+    shop.step(shop.command(&["cargo", "fuzz", "build", "--sanitizer", "none"]))?;
     targets.iter().try_for_each(|target| fuzz(shop, target))
 }
 

@@ -1,14 +1,25 @@
-//! The built-in prices: list prices in US dollars as the providers published them on [`BUILT_IN_DATE`]. An operator's
-//! `[price."id"]` replaces an entry; an id that is in neither is refused. Exact ids only: an alias may move to a dearer
-//! model overnight.
+//! The built-in prices: list prices in US dollars, without promotions. An operator's `[price."id"]` replaces an entry; an id
+//! that is in neither is refused. Exact ids only: an alias may move to a dearer model overnight.
+//!
+//! Invariant: a price that was compared with nothing is not here. Each row says what it was compared with.
 
 use super::price::{LongContext, Price, Rates};
 
-/// When the table below was compared with the providers' price pages.
-pub const BUILT_IN_DATE: &str = "2026-10-07";
+/// When the table below was last compared.
+pub const BUILT_IN_DATE: &str = "2026-11-16";
+
+/// What a price was compared with on that day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The provider's own page on prices or on the model.
+    Provider,
+    /// Published tables of others, who name the provider's page: less than the page itself.
+    SecondHand,
+}
 
 /// Thousandths of a dollar per million tokens, in the order of the price pages.
 struct Row {
+    evidence: Evidence,
     ids: &'static [&'static str],
     input: u64,
     cache_read: u64,
@@ -32,6 +43,7 @@ struct Long {
 /// Anthropic: a five-minute cache entry costs 1.25 times the input rate, one of an hour twice.
 const fn anthropic(ids: &'static [&'static str], input: u64, cache_read: u64, output: u64) -> Row {
     Row {
+        evidence: Evidence::Provider,
         ids,
         input,
         cache_read,
@@ -47,6 +59,7 @@ const fn anthropic(ids: &'static [&'static str], input: u64, cache_read: u64, ou
 /// Providers whose cache is filled at the input rate.
 const fn plain(ids: &'static [&'static str], input: u64, cache_read: u64, output: u64) -> Row {
     Row {
+        evidence: Evidence::SecondHand,
         ids,
         input,
         cache_read,
@@ -78,10 +91,19 @@ const fn writing(mut row: Row, max_output: u64) -> Row {
     row
 }
 
+/// Not every rate of it is on a page of the provider's that was at hand.
+const fn second_hand(mut row: Row) -> Row {
+    row.evidence = Evidence::SecondHand;
+    row
+}
+
+const CLAUDE_4_5_OUTPUT: u64 = 64_000;
 const GEMINI_OUTPUT: u64 = 65_535;
 const GPT_4O_OUTPUT: u64 = 16_384;
 
+/// Its page says from what its rates begin; the step is second-hand.
 const HAIKU_5_5: Row = Row {
+    evidence: Evidence::SecondHand,
     ids: &["claude-haiku-5-5"],
     input: 100,
     cache_read: 10,
@@ -100,33 +122,46 @@ const HAIKU_5_5: Row = Row {
     max_output: 128_000,
 };
 
-const GPT_5_6_SOL: Row =
-    Row { cache_write_5m: 6250, cache_write_1h: 6250, ..plain(&["gpt-5.6-sol"], 5000, 500, 30_000) };
+/// Its page has a promotion, what it is a reduction from, and the surcharges for long prompts and cache writes.
+const GPT_5_6_SOL: Row = Row {
+    evidence: Evidence::Provider,
+    cache_write_5m: 6250,
+    cache_write_1h: 6250,
+    ..plain(&["gpt-5.6-sol"], 5000, 500, 30_000)
+};
 
 const ROWS: &[Row] = &[
     anthropic(&["claude-fable-5-1"], 10_000, 250, 50_000),
     anthropic(&["claude-fable-5"], 10_000, 1000, 50_000),
     anthropic(&["claude-opus-5-5"], 4000, 200, 20_000),
     anthropic(&["claude-opus-5", "claude-opus-4-8", "claude-opus-4-7", "claude-opus-4-6"], 5000, 500, 25_000),
-    long(anthropic(&["claude-opus-4-5", "claude-opus-4-5-20251101"], 5000, 500, 25_000), 200_000),
-    anthropic(&["claude-sonnet-5-5"], 2000, 100, 10_000),
+    writing(
+        long(anthropic(&["claude-opus-4-5", "claude-opus-4-5-20251101"], 5000, 500, 25_000), 200_000),
+        CLAUDE_4_5_OUTPUT,
+    ),
+    second_hand(anthropic(&["claude-sonnet-5-5"], 2000, 100, 10_000)),
     anthropic(&["claude-sonnet-5"], 2000, 200, 10_000),
-    long(
-        anthropic(
-            &["claude-sonnet-4-6", "claude-sonnet-4-5", "claude-sonnet-4-5-20250929"],
-            3000,
-            300,
-            15_000,
+    writing(
+        long(
+            anthropic(
+                &["claude-sonnet-4-6", "claude-sonnet-4-5", "claude-sonnet-4-5-20250929"],
+                3000,
+                300,
+                15_000,
+            ),
+            200_000,
         ),
-        200_000,
+        CLAUDE_4_5_OUTPUT,
     ),
     HAIKU_5_5,
-    anthropic(&["claude-haiku-4-5", "claude-haiku-4-5-20251001"], 1000, 100, 5000),
+    writing(
+        anthropic(&["claude-haiku-4-5", "claude-haiku-4-5-20251001"], 1000, 100, 5000),
+        CLAUDE_4_5_OUTPUT,
+    ),
     long(GPT_5_6_SOL, 272_000),
     long(plain(&["gpt-5.4"], 2500, 250, 15_000), 272_000),
     plain(&["gpt-5.4-mini"], 750, 75, 4500),
-    plain(&["gpt-5.4-nano"], 200, 20, 1250),
-    plain(&["gpt-5.1", "gpt-5", "gpt-5-codex", "gpt-5.1-codex"], 1250, 125, 10_000),
+    plain(&["gpt-5"], 1250, 125, 10_000),
     plain(&["gpt-5-mini"], 250, 25, 2000),
     writing(plain(&["gpt-4o"], 2500, 1250, 10_000), GPT_4O_OUTPUT),
     writing(plain(&["gpt-4o-mini"], 150, 75, 600), GPT_4O_OUTPUT),
@@ -142,6 +177,11 @@ const MILL: u64 = 100_000;
 /// The price of exactly this model.
 pub fn built_in(id: &str) -> Option<Price> {
     ROWS.iter().find(|row| row.ids.contains(&id)).map(price)
+}
+
+/// What the price of this model was compared with.
+pub fn evidence(id: &str) -> Option<Evidence> {
+    ROWS.iter().find(|row| row.ids.contains(&id)).map(|row| row.evidence)
 }
 
 /// Every priced model, for tests and listings.
@@ -191,9 +231,24 @@ mod tests {
 
     #[test]
     fn a_limit_that_the_api_would_refuse_is_never_set() {
-        let limits =
-            ["gpt-4o-mini", "gpt-5", "gemini-2.5-pro"].map(|id| built_in(id).map(|price| price.max_output));
-        assert_eq!(limits, [Some(16_384), Some(128_000), Some(65_535)]);
+        let limits = ["gpt-4o-mini", "gpt-5", "gemini-2.5-pro", "claude-haiku-4-5"]
+            .map(|id| built_in(id).map(|price| price.max_output));
+        assert_eq!(limits, [Some(16_384), Some(128_000), Some(65_535), Some(64_000)]);
+    }
+
+    /// The page that users read says which prices are second-hand.
+    #[test]
+    fn docs_name_what_was_compared_with_what() {
+        let page = include_str!("../../../../docs/broker.md");
+        assert!(page.contains(BUILT_IN_DATE), "the date");
+        let listed = |evidence| page.lines().find(|line| line.starts_with(evidence)).unwrap_or_default();
+        for (id, _) in all() {
+            let line = match evidence(id).unwrap() {
+                Evidence::Provider => listed("| the provider's page |"),
+                Evidence::SecondHand => listed("| second-hand |"),
+            };
+            assert!(line.contains(&format!("`{id}`")), "{id}");
+        }
     }
 
     #[test]

@@ -10,6 +10,6 @@ mod price;
 mod upstream;
 
 pub use api::{Api, Auth};
-pub use catalogue::{BUILT_IN_DATE, built_in};
+pub use catalogue::{BUILT_IN_DATE, Evidence, built_in, evidence};
 pub use price::{LongContext, Microcents, Price, PriceFault, Rates, Usage};
 pub use upstream::{Upstream, UpstreamFault, UpstreamHost};

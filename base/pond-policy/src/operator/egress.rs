@@ -1,9 +1,11 @@
-//! `[egress]`: presets and rules of the operator, for every allowlist.
+//! `[egress]`: presets and rules of the operator, for every allowlist, and caps for every job.
 
 use crate::block::{HOST, MOST_HOSTS, read_hosts};
 use crate::egress::{HostRule, Preset};
 use crate::refusal::{Code, Refusals};
 use crate::shape::{Field, Item, Kind, Need, Shape};
+
+use super::caps::{self, Caps};
 
 const RULES: Kind = Kind::List { of: &Kind::Text(HOST), least: 0, most: MOST_HOSTS };
 
@@ -25,11 +27,17 @@ const DENY: Field = Field {
     kind: RULES,
     doc: "Hosts no job reaches, whatever else allows them.",
 };
+const CAPS: Field = Field {
+    name: "caps",
+    need: Need::Optional,
+    kind: Kind::Object(&caps::SHAPE),
+    doc: "What connections of a job may carry, and for how long.",
+};
 
 pub(super) static SHAPE: Shape = Shape {
     name: "egress",
     doc: "What jobs may reach.",
-    fields: &[PRESETS, ALLOW, DENY],
+    fields: &[PRESETS, ALLOW, DENY, CAPS],
     unknown: Code::UnknownField,
 };
 
@@ -38,11 +46,13 @@ pub struct Egress {
     pub presets: Vec<Preset>,
     pub allow: Vec<HostRule>,
     pub deny: Vec<HostRule>,
+    pub caps: Caps,
 }
 
 impl Default for Egress {
     fn default() -> Self {
-        Self { presets: Preset::DEFAULT.to_vec(), allow: Vec::new(), deny: Vec::new() }
+        let (presets, caps) = (Preset::DEFAULT.to_vec(), Caps::default());
+        Self { presets, allow: Vec::new(), deny: Vec::new(), caps }
     }
 }
 
@@ -59,5 +69,6 @@ pub(super) fn read(item: &Item<'_>, refusals: &mut Refusals) -> Option<Egress> {
             items.iter().filter_map(|item| item.choice(Preset::from_name, refusals)).collect()
         }
     };
-    Some(Egress { presets, allow, deny })
+    let caps = object.item(&CAPS).map_or(Some(Caps::default()), |item| caps::read(item, refusals))?;
+    Some(Egress { presets, allow, deny, caps })
 }

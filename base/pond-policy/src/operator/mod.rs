@@ -4,6 +4,7 @@
 //! Invariants: every model that is accepted can be reached over https and has a price for each id it lists; a
 //! credential is a place to read one from, never the credential; no host is both a model's and on the allowlist.
 
+mod caps;
 mod egress;
 mod model;
 mod price;
@@ -14,6 +15,7 @@ use crate::path::Path;
 use crate::refusal::{Code, Refusals};
 use crate::shape::{Field, Item, Kind, Need, Shape};
 
+pub use caps::{Caps, IdleSeconds, JobBytes, LifetimeSeconds, TunnelBytes};
 pub use egress::Egress;
 pub use model::{Credential, Model};
 

@@ -150,6 +150,35 @@ fn every_fault_is_named_with_its_place() {
 }
 
 #[test]
+fn c79_c80_caps_can_be_lowered_and_never_raised() {
+    let caps = |entries: &[(&str, Node)]| map(&[("egress", map(&[("caps", map(entries))]))]);
+    let lowered = caps(&[("tunnel_bytes", text("1m")), ("idle_seconds", number("30"))]);
+    let expected = Caps {
+        tunnel_bytes: TunnelBytes::from_bytes(1 << 20).unwrap(),
+        idle_seconds: IdleSeconds::parse("30").unwrap(),
+        ..Caps::default()
+    };
+    assert_eq!(Operator::read(&lowered).unwrap().egress.caps, expected);
+    let raised = caps(&[
+        ("tunnel_bytes", text("17g")),
+        ("job_bytes", text("65g")),
+        ("idle_seconds", number("601")),
+        ("lifetime_seconds", number("86401")),
+        ("tunnels", number("1")),
+    ]);
+    assert_eq!(
+        faults(&raised),
+        [
+            "budget_invalid egress.caps.tunnel_bytes",
+            "budget_invalid egress.caps.job_bytes",
+            "budget_invalid egress.caps.idle_seconds",
+            "budget_invalid egress.caps.lifetime_seconds",
+            "unknown_field egress.caps.tunnels",
+        ]
+    );
+}
+
+#[test]
 fn a_credential_is_never_repeated_in_full() {
     let document = claude(&[("credential", text(&format!("sk-ant-{}", "s".repeat(200))))]);
     let shown = Operator::read(&document).unwrap_err().to_string();

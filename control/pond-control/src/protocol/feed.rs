@@ -9,14 +9,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use pond_policy::route::Need;
-use pond_wire::feed::Told;
+use pond_seal::bearer::{Bearer, Kind};
+use pond_wire::feed::{PATH, Told};
 use pond_wire::orch::Id;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
+use tokio_stream::wrappers::ReceiverStream;
 
+use super::problem::Problem;
 use crate::plane::{LOOK_AGAIN, Plane};
-use crate::store::{Fault, JobId, WorkerState};
+use crate::store::{Fault, JobId, TokenFault, WorkerState};
 
 /// Jobs of one need that are told.
 const MOST_OF_A_NEED: u32 = 64;
@@ -25,6 +35,10 @@ const AHEAD: usize = 256;
 /// Told jobs from which on nobody waits for the next to be told at once.
 const BACKLOG: usize = 16;
 const BREATH: Duration = Duration::from_millis(5);
+/// Orchestrators that read at once.
+const MOST_READERS: usize = 64;
+/// How long one answer goes on.
+const LONGEST: Duration = Duration::from_secs(600);
 /// After how long a job that still waits is told again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -44,6 +58,49 @@ pub fn follow(plane: Arc<Plane>) -> mpsc::Receiver<Told> {
         }
     });
     from
+}
+
+/// The lines for orchestrators in other processes, for those who show a token of kind `relay`.
+pub fn router(plane: Arc<Plane>) -> Router {
+    let door = Arc::new(Door { plane, places: Arc::new(Semaphore::new(MOST_READERS)) });
+    Router::new().route(PATH, get(lines)).with_state(door)
+}
+
+struct Door {
+    plane: Arc<Plane>,
+    places: Arc<Semaphore>,
+}
+
+async fn lines(State(door): State<Arc<Door>>, headers: HeaderMap) -> Result<Response, Problem> {
+    let plane = &door.plane;
+    let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = shown.and_then(|text| Bearer::parse(text.strip_prefix("Bearer ")?).ok());
+    let shown = shown.filter(|bearer| bearer.kind() == Kind::Relay).ok_or_else(refused)?;
+    match plane.store.authenticate(&shown, plane.now()).await {
+        Ok(_) => {}
+        Err(TokenFault::Refused) => return Err(refused()),
+        Err(TokenFault::Store(fault)) => return Err(fault.into()),
+    }
+    let place = Arc::clone(&door.places).try_acquire_owned().map_err(|_| Problem::unavailable())?;
+    let mut told = follow(Arc::clone(plane));
+    let (to, from) = mpsc::channel::<Result<Bytes, serde_json::Error>>(AHEAD);
+    tokio::spawn(async move {
+        let _place = place;
+        let passing = async {
+            while let Some(line) = told.recv().await {
+                if to.send(line.to_line().map(Bytes::from)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        // A token is looked at when the lines are asked for; they are asked for again after this.
+        if tokio::time::timeout(LONGEST, passing).await.is_err() {}
+    });
+    Ok(Body::from_stream(ReceiverStream::new(from)).into_response())
+}
+
+fn refused() -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", "a good token of kind relay is needed")
 }
 
 /// Whoever listened is gone.

@@ -81,7 +81,7 @@ type Refused = (Actor, Problem);
 
 async fn answer(door: &Door, route: Route, request: Request, now: Moment) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
-    let nobody = |problem: Problem| (Actor::System, problem);
+    let nobody = |problem: Problem| (Actor::Nobody, problem);
     let bytes = read(body, route.most_bytes()).await.map_err(nobody)?;
     let plane = &door.plane;
     match route {

@@ -31,6 +31,8 @@ pub(super) async fn poll(
     now: Moment,
 ) -> Result<PollReply, Problem> {
     learn(plane, caller, body, now).await?;
+    // Without a key nothing can be sealed to it: it gets no work.
+    let key = SealKey::parse(&caller.worker.seal_key).map_err(|_| no_key())?;
     match caller.worker.state {
         WorkerState::Active => {}
         WorkerState::Draining => return Ok(PollReply::Drain { version: Version }),
@@ -44,7 +46,7 @@ pub(super) async fn poll(
         };
         let Some(claimed) = claimed else { break };
         plane.bell.ring();
-        if let Some(offer) = offer(plane, caller, &claimed.lease, now).await? {
+        if let Some(offer) = offer(plane, caller, &key, &claimed.lease, now).await? {
             return Ok(PollReply::Offer { version: Version, offer });
         }
     }
@@ -74,6 +76,7 @@ async fn learn(plane: &Plane, caller: &mut Caller, body: &Poll, now: Moment) -> 
 async fn offer<const MOST: usize>(
     plane: &Plane,
     caller: &Caller,
+    key: &SealKey,
     lease: &Lease,
     now: Moment,
 ) -> Result<Option<Blob<MOST>>, Problem> {
@@ -82,10 +85,8 @@ async fn offer<const MOST: usize>(
         Ok(granted) => granted,
         Err(withheld) => return refuse(plane, lease, &withheld, now).await.map(|()| None),
     };
-    // Without a key nothing can be sealed; such a worker gets nothing that would need it.
-    let key = SealKey::parse(&caller.worker.seal_key).map_err(|_| no_key())?;
     let source = source(plane, lease, &held, granted.not_after).await?;
-    let signed = sign(plane, caller, (lease, &held, granted), &key, source)?;
+    let signed = sign(plane, caller, (lease, &held, granted), key, source)?;
     match Blob::new(signed.as_bytes().to_vec()) {
         Ok(blob) => Ok(Some(blob)),
         Err(_) => {

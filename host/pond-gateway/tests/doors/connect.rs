@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use pond_wire::gateway::{Approval, Close, Door, Event, Refused, Tunnel, doors};
 
 use super::far::{self, expect, send};
+use super::front::in_clear_text;
 use super::gate::{CAPS, Gate, allow, half_close, hello, order, rest};
 
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
@@ -238,7 +239,6 @@ fn c70_c71_c72_c74_c76_only_a_hello_for_the_authorised_name_passes() {
     old[position + 1] = 2;
     let table: Vec<(Vec<u8>, &str)> = vec![
         (b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(), "tls_expected"),
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "tls_expected"),
         (ssl2, "tls_expected"),
         (old, "tls_too_old"),
         (hello("evil.com"), "sni_mismatch"),
@@ -257,6 +257,14 @@ fn c70_c71_c72_c74_c76_only_a_hello_for_the_authorised_name_passes() {
         assert_eq!(gate.refused().code, code);
         assert_eq!(gate.closed().close, Close::Refused);
     }
+    let mut client = gate.connect("c72.com:443");
+    send(&mut client, b"GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n");
+    let reply = String::from_utf8(rest(&mut client)).unwrap();
+    assert!(reply.starts_with(&in_clear_text("evil.com")), "{reply}");
+    assert_eq!(rest(&mut server.accept()), b"");
+    assert!(matches!(gate.event(), Event::Opened(_)));
+    assert_eq!(gate.refused().code, "https_only");
+    assert_eq!(gate.closed().close, Close::Refused);
     // A capital letter and a trailing dot are the same name.
     let mut client = gate.connect("c72.com:443");
     send(&mut client, &hello("C72.COM."));

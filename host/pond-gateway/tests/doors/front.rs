@@ -32,7 +32,7 @@ fn what_is_not_listed_ends_in_an_alert_and_no_query() {
     for (bytes, code) in [
         (hello("evil.com"), "host_not_allowed"),
         (hello("10.0.0.1"), "sni_mismatch"),
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "tls_expected"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(), "tls_expected"),
     ] {
         let mut client = gate.client(doors::TLS);
         send(&mut client, &bytes);
@@ -40,6 +40,36 @@ fn what_is_not_listed_ends_in_an_alert_and_no_query() {
         assert_eq!(gate.refused().code, code);
     }
     assert_eq!(far::asked("evil.com"), 0);
+}
+
+/// What a request in clear text gets at whichever door, naming this host.
+pub(crate) fn in_clear_text(host: &str) -> String {
+    format!(
+        "HTTP/1.1 403 pond: https only: \"{host}\" (use an https URL; clear-text requests are never forwarded)\r\n"
+    )
+}
+
+#[test]
+fn c70_clear_text_is_answered_in_its_own_words() {
+    let gate = Gate::to(&["plain3.com"]);
+    for (request, host) in [
+        ("GET / HTTP/1.1\r\nHost: plain3.com\r\n\r\n", "plain3.com"),
+        ("POST /x HTTP/1.1\r\nHost: plain3.com\r\nContent-Length: 6\r\n\r\nsecret", "plain3.com"),
+        ("GET / HTTP/1.0\r\n\r\n", "unnamed:443"),
+        ("GET http://x.com/ HTTP/1.1\r\nHost: a.com\r\nHost: b.com\r\n\r\n", "unnamed:443"),
+    ] {
+        let mut client = gate.client(doors::TLS);
+        send(&mut client, request.as_bytes());
+        let reply = String::from_utf8(rest(&mut client)).unwrap();
+        assert!(reply.starts_with(&in_clear_text(host)), "{request:?}: {reply}");
+        let refused = gate.refused();
+        assert_eq!((refused.code.as_str(), refused.target), ("https_only", format!("\"{host}\"")));
+    }
+    // What only begins like a request is none.
+    let mut client = gate.client(doors::TLS);
+    send(&mut client, b"GET / HTTP/1.1\nHost: plain3.com\n\n");
+    assert_eq!(rest(&mut client), ALERT);
+    assert_eq!(gate.refused().code, "tls_expected");
 }
 
 #[test]

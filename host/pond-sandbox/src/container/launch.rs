@@ -3,109 +3,45 @@
 //! The order: record, storage, container, streams, start, names down, the process behind it, the copy where it does not get in by
 //! itself, doors. Whatever fails on the way is left to the record, from which everything made is found again.
 
+mod attend;
+mod connect;
+mod fault;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use http::Method;
 use pond_policy::backend::Backend;
 use pond_policy::limits::Limits;
-use pond_wire::contained::{Kernel, Kind, Order, Transfer, frame};
+use pond_wire::contained::{Kernel, Order, Transfer};
 use pond_wire::jail::{
     BindKind, CheckoutView, Console, HOME, Identity, JailPlan, RootEntry, Scratch, TmpfsCap, WORKSPACE,
 };
 use pond_wire::tree::TreeCaps;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::rand::GetRandomFlags;
 
-use super::canary::{Isolation, Mismatch};
+use super::canary::Mismatch;
 use super::engine::{Ask, Body, Engine, EngineFault};
-use super::image::{self, Given, ImageFault};
+use super::image::{self, Given};
 use super::network;
 use super::plan::{self, Facts, id_of};
-use super::probe::{self, Chosen, EngineSettings, Loopback, ProbeFault};
+use super::probe::{self, Chosen, EngineSettings, Loopback};
 use super::reap;
-use super::relay::{Relay, RelayFault, Relayed, Transit};
-use super::request::{Created, Inspected};
-use super::stage::{self, Parcel, Stage, StageFault};
-use super::transfer::{self, Incoming, Readers, TransferFault};
-use crate::checkout::CheckoutFault;
-use crate::native::cgroup::{CgroupFault, CgroupLimits, Foreign, Usage};
-use crate::native::{
-    self, Death, Ends, IdRange, IdsFault, Job, Launcher, LauncherFault, Place, PlanFault, Quota, Running,
-    Scenery, ScratchFault, Streams,
-};
+use super::relay::RelayFault;
+use super::request::Created;
+use super::stage::{self, Parcel, Stage};
+use super::transfer::{self, Incoming, Readers};
+use crate::native::cgroup::{CgroupLimits, Foreign};
+use crate::native::{self, IdRange, Job, Launcher, Place, Quota, Running, Scenery};
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
 
-#[derive(Debug, thiserror::Error)]
-pub enum ContainerFault {
-    #[error("the policy does not confine the job")]
-    Unconfined,
-    #[error(
-        "the container backends mount the job's disk, which only root can; run pond as root, or use the native backend"
-    )]
-    NotRoot,
-    #[error("the container backends give a job no terminal; run it without --tty, or use the native backend")]
-    Terminal,
-    #[error(
-        "the runtime {0} has a network stack of its own, into which no gateway reaches; register it with \
-         \"runtimeArgs\": [\"--network=host\"] (a container of pond's has no network but loopback), or run the job sealed"
-    )]
-    NoDoors(String),
-    #[error(
-        "the runtime {0} is a virtual machine with a network of its own, into which no gateway reaches; run the job sealed \
-         (--profile untrusted-code-test), or use the gvisor backend"
-    )]
-    NoWayIn(String),
-    #[error(
-        "a virtual machine does not see this host's toolchain; name an image of the engine's with --image, for instance one made \
-         by `tar -C / -c usr bin lib lib64 etc/ssl | docker import - tools`"
-    )]
-    NoImage,
-    #[error("a virtual machine shares no directory with this host, so the job cannot have {0}")]
-    Shared(String),
-    #[error("pond's own executable {0} is not there any more; install it again")]
-    Executable(PathBuf),
-    #[error(transparent)]
-    Probe(#[from] ProbeFault),
-    #[error(transparent)]
-    Engine(#[from] EngineFault),
-    #[error(transparent)]
-    Image(#[from] ImageFault),
-    #[error(transparent)]
-    Launcher(#[from] LauncherFault),
-    #[error(transparent)]
-    Checkout(#[from] CheckoutFault),
-    #[error(transparent)]
-    Plan(#[from] PlanFault),
-    #[error(transparent)]
-    Record(#[from] RecordFault),
-    #[error(transparent)]
-    Ids(#[from] IdsFault),
-    #[error(transparent)]
-    Scratch(#[from] ScratchFault),
-    #[error(transparent)]
-    Stage(#[from] StageFault),
-    #[error("spelling a request for the container engine")]
-    Request(#[source] serde_json::Error),
-    #[error("the container engine will not hold the job to all its limits: {0}")]
-    Discarded(String),
-    #[error("the container engine does not hold the job to its limits")]
-    Limits(#[source] CgroupFault),
-    #[error("the container engine gave a container no id that could be one")]
-    NoId,
-    #[error("looking at the container's first process")]
-    Process(#[source] io::Error),
-    #[error("connecting the container's streams")]
-    Pipes(#[source] io::Error),
-    #[error(transparent)]
-    Relay(#[from] RelayFault),
-    #[error(transparent)]
-    Transfer(#[from] TransferFault),
-}
+pub(crate) use attend::Attended;
+use connect::Connection;
+pub use fault::ContainerFault;
 
 /// A container backend of this host, ready to launch.
 #[derive(Debug)]
@@ -364,52 +300,6 @@ impl Container {
         }
         Ok((pid, process, groups))
     }
-
-    fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
-        let pipes = Pipes::new().map_err(ContainerFault::Pipes)?;
-        let (report, theirs) = pond_sys::socket::pair().map_err(ContainerFault::Pipes)?;
-        let plan = &made.order.plan;
-        if !plan.doors.is_empty() {
-            self.launcher.visit(plan, theirs.as_fd(), made.process.as_fd())?;
-        }
-        let order = serde_json::to_vec(&made.order).map_err(ContainerFault::Request)?;
-        let mut transit = Transit::default();
-        let too_large = || ContainerFault::Pipes(io::ErrorKind::FileTooLarge.into());
-        transit.to_engine = frame(Kind::Order, &order).ok_or_else(too_large)?;
-        transit.frames.push(&made.early).map_err(RelayFault::from)?;
-        made.streams.set_nonblocking(true).map_err(ContainerFault::Pipes)?;
-        let relay = Relay {
-            engine: made.streams,
-            process: made.process.try_clone().map_err(ContainerFault::Pipes)?,
-            pid: made.pid,
-            groups: made.groups,
-            report: Some(theirs),
-            lifeline: Some(pipes.lifeline.0),
-            stdin: Some(pipes.stdin.0),
-            stdout: Some(pipes.stdout.1),
-            stderr: Some(pipes.stderr.1),
-            upper: made.upper,
-            start: plan.start,
-            kernel: made.order.kernel,
-            executable: self.executable.clone(),
-            nonce: made.nonce,
-            first_user: made.first_user,
-            incoming: made.incoming,
-        };
-        let death = if relay.incoming.is_some() { Death::HandOver } else { Death::AtOnce };
-        let engine = self.engine.again()?;
-        let (container, runtime, image) = (made.container, self.runtime.name.clone(), made.image);
-        let thread = std::thread::Builder::new().name("container".to_owned());
-        let thread = thread.spawn(move || {
-            // This thread must not be the one that a signal for pond ends.
-            drop(pond_sys::signal::interrupts());
-            attend(relay, transit, &engine, &container, (runtime, image))
-        });
-        let thread = thread.map_err(ContainerFault::Pipes)?;
-        let streams = Streams { stdin: pipes.stdin.1, stdout: pipes.stdout.0, stderr: pipes.stderr.0 };
-        let ends = Ends { streams: Some(streams), lifeline: pipes.lifeline.1, report };
-        Ok(Running::contained(ends, made.process, thread, death, made.range))
-    }
 }
 
 /// A container as this host sees it.
@@ -421,87 +311,9 @@ pub struct Contained {
     pub first: Pid,
 }
 
-/// What is known of a container that is gone.
-#[derive(Debug)]
-pub(crate) struct Attended {
-    pub(crate) usage: Usage,
-    pub(crate) isolation: Option<Isolation>,
-    pub(crate) lost: Option<TransferFault>,
-}
-
-/// Stays with a container to its end, and sees it removed.
-fn attend(
-    relay: Relay,
-    transit: Transit,
-    engine: &Engine,
-    container: &str,
-    (runtime, image): (String, String),
-) -> Result<Attended, ContainerFault> {
-    let kernel = relay.kernel;
-    let relayed = relay.run(transit);
-    let told = reap::inspect(engine, container)?;
-    reap::remove(engine, container)?;
-    let Relayed { usage, evidence, lost } = relayed?;
-    let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
-    let isolation = evidence.map(|(inside, outside)| Isolation {
-        runtime,
-        container: container.to_owned(),
-        image,
-        kernel,
-        inside,
-        host_boot_id: outside.boot_id,
-        host_sees: outside.program,
-        nonce: outside.nonce,
-    });
-    Ok(Attended { usage, isolation, lost })
-}
-
-/// Of a container that did not live to be read, the engine still knows whether memory was the reason.
-fn killed(told: Option<&Inspected>) -> Usage {
-    let oom_kills = told.filter(|told| told.state.oom_killed).map(|_| 1);
-    Usage { oom_kills, ..Usage::default() }
-}
-
-/// A container that runs, and everything that belongs to it.
-struct Connection {
-    container: String,
-    image: String,
-    streams: std::os::unix::net::UnixStream,
-    early: Vec<u8>,
-    pid: Pid,
-    process: OwnedFd,
-    groups: Foreign,
-    order: Order,
-    upper: OwnedFd,
-    range: IdRange,
-    nonce: String,
-    first_user: u32,
-    incoming: Option<Incoming>,
-}
-
 /// What nobody else on this machine is called with.
 fn nonce() -> io::Result<String> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Both ends of the job's streams on this side: (read, write).
-struct Pipes {
-    stdin: (OwnedFd, OwnedFd),
-    stdout: (OwnedFd, OwnedFd),
-    stderr: (OwnedFd, OwnedFd),
-    lifeline: (OwnedFd, OwnedFd),
-}
-
-impl Pipes {
-    /// The relay's ends do not block.
-    fn new() -> io::Result<Self> {
-        let pipe = || pipe_with(PipeFlags::CLOEXEC);
-        let (stdin, stdout, stderr, lifeline) = (pipe()?, pipe()?, pipe()?, pipe()?);
-        for end in [&stdin.0, &stdout.1, &stderr.1] {
-            rustix::io::ioctl_fionbio(end, true)?;
-        }
-        Ok(Self { stdin, stdout, stderr, lifeline })
-    }
 }

@@ -461,3 +461,6 @@ fn write_some(pipe: &mut Option<OwnedFd>, waiting: &mut Vec<u8>) -> Result<(), R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! A job's streams on their way to the control plane: every piece once and in order, whatever gets lost on the way. Nothing is
 //! dropped while the lease holds: who reads slowly slows the job down.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pond_seal::chain::Chain;
@@ -43,14 +44,19 @@ impl<'s> Outgoing<'s> {
         Self { session, lease: lease.clone(), stream, chain, is_full: false }
     }
 
-    /// Sends everything there is to read, and says how much that was.
-    pub(super) async fn forward(&mut self, mut from: impl AsyncRead + Unpin) -> Result<u64, ChunkFault> {
+    /// Sends everything there is to read, and counts it.
+    pub(super) async fn forward(
+        &mut self,
+        mut from: impl AsyncRead + Unpin,
+        count: &AtomicU64,
+    ) -> Result<(), ChunkFault> {
         let mut piece = vec![0; MOST_CHUNK_BYTES];
         loop {
             let length = from.read(&mut piece).await.map_err(ChunkFault::Read)?;
             if length == 0 {
-                return Ok(self.chain.at().offset);
+                return Ok(());
             }
+            count.fetch_add(u64::try_from(length).unwrap_or(u64::MAX), Ordering::Relaxed);
             self.send(piece.get(..length).unwrap_or_default()).await?;
         }
     }

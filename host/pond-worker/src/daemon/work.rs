@@ -3,13 +3,11 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 use pond_seal::seal::{Release, Subject};
 use pond_wire::orch::{
     Blob, Complete, CompleteReply, Id, MOST_CHUNK_BYTES, Route, Seal, SealReply, Stream, Version,
 };
-use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
 use super::child;
@@ -93,19 +91,20 @@ async fn run(
     let (process, output) = child::start(&held.daemon.executable, order, secrets).await?;
     let mut stderr = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stderr);
     let mut stdout = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stdout);
-    let attended = async { Ok(process.attend(courses.clone(), &held.spent).await?) };
+    let attended = async { Ok::<_, JobFault>(process.attend(courses.clone(), &held.spent).await?) };
     let (answer, (), ()) = tokio::try_join!(
         attended,
-        forward(held, &mut stdout, output.stdout),
-        forward(held, &mut stderr, output.stderr)
+        async { Ok(stdout.forward(output.stdout, &held.output_bytes).await?) },
+        async { Ok(stderr.forward(output.stderr, &held.output_bytes).await?) },
     )?;
-    if *courses.borrow() == Course::Lost {
-        return Err(JobFault::Lost);
-    }
     match answer {
         JobAnswer::Ended { run } => {
             let unnamed = || JobFault::Result(std::io::ErrorKind::InvalidData.into());
             let run = Run(held.daemon.place.run(&run).ok_or_else(unnamed)?);
+            match *courses.borrow() {
+                Course::Lost => return Err(JobFault::Lost),
+                Course::Go | Course::Stop => {}
+            }
             tell(held, &run).await
         }
         JobAnswer::Failed { code, message } => {
@@ -116,16 +115,6 @@ async fn run(
         }
         JobAnswer::Spent { .. } => Err(JobFault::Child(child::ChildFault::Silent)),
     }
-}
-
-async fn forward(
-    held: &Held<'_>,
-    to: &mut Outgoing<'_>,
-    from: impl AsyncRead + Unpin,
-) -> Result<(), JobFault> {
-    let bytes = to.forward(from).await?;
-    held.output_bytes.fetch_add(bytes, Ordering::Relaxed);
-    Ok(())
 }
 
 /// A run's directory; it goes with this value, told or not.

@@ -1,0 +1,269 @@
+//! Runs: judged, taken in, shown, cancelled.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use axum::response::{IntoResponse, Response};
+use pond_policy::name::{Name, Project};
+use pond_policy::run::Run;
+use pond_seal::Digest;
+use pond_wire::api::{self, ENVELOPE_TYPE, ProblemCode};
+use pond_wire::decode::decode;
+use serde::Deserialize;
+
+use super::call::{Call, created, millis, ok};
+use super::problem::Refused;
+use crate::store::{
+    Asked, BundleId, Idempotency, Outcome, ResultView, RunId, RunState, RunSummary, RunView, StageView,
+    Submission, SubmitFault, Submitted,
+};
+
+const MOST_RETRIES: u32 = 10;
+const PAGE: u32 = 50;
+const MOST_REASON: usize = 500;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Filter {
+    project: Option<String>,
+    state: Option<api::RunState>,
+    cursor: Option<String>,
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    attempt: Option<u64>,
+}
+
+pub(super) async fn preflight(call: &Call, body: Body) -> Result<Response, Refused> {
+    let bytes = call.body(body).await?;
+    let run = judge(call, &bytes)?;
+    Ok(ok(&api::Accepted::from(&run)))
+}
+
+/// Judged as dispatch will judge it again, with what the operator demands now.
+fn judge(call: &Call, document: &[u8]) -> Result<Run, Refused> {
+    let refused = |refusals| Refused::of(api::Problem::refused(refusals));
+    let node = decode(document).map_err(refused)?;
+    let run = pond_policy::run::preflight(&node, &call.plane().settings).map_err(refused)?;
+    call.allowed(run.project.clone())?;
+    Ok(run)
+}
+
+pub(super) async fn submit(call: &Call, body: Body) -> Result<Response, Refused> {
+    let bytes = call.body(body).await?;
+    let body: api::Submit = serde_json::from_slice(&bytes).map_err(|fault| {
+        Refused::new(ProblemCode::Malformed, format!("the body is not what this call takes: {fault}"))
+    })?;
+    if body.retries > MOST_RETRIES {
+        return Err(Refused::new(ProblemCode::Malformed, format!("retries: at most {MOST_RETRIES}")));
+    }
+    let unknown = || Refused::new(ProblemCode::SourceUnknown, "no such source of this project");
+    let source = body.source.map(|id| BundleId::parse(id.as_str()).ok_or_else(unknown)).transpose()?;
+    let document = body.document.bytes();
+    let run = judge(call, &document)?;
+    let scope = call.caller.actor.to_string();
+    let key = key(call)?;
+    let fingerprint = Digest::of(&bytes);
+    let idempotency = key.map(|key| Idempotency { scope: &scope, key, fingerprint });
+    let submission = Submission {
+        run: &run,
+        document: &document,
+        source: source.as_ref(),
+        retries: body.retries,
+        idempotency,
+    };
+    let submitted = call.store().submit(submission, &call.caller.actor, call.now()).await;
+    let warnings = run.warnings().map(|warning| pond_wire::contract::Warning::from(warning).into()).collect();
+    let (id, new) = match submitted.map_err(refused)? {
+        Submitted::New(id) => (id, true),
+        Submitted::Replayed(id) => (id, false),
+    };
+    let reply = api::SubmitReply { run: id.to_string(), warnings };
+    if !new {
+        return Ok(ok(&reply));
+    }
+    call.plane().bell.ring();
+    let mut response = created(&reply);
+    if let Ok(place) = HeaderValue::try_from(format!("/v1/runs/{id}")) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    Ok(response)
+}
+
+fn refused(fault: SubmitFault) -> Refused {
+    match fault {
+        SubmitFault::Store(fault) => fault.into(),
+        SubmitFault::UnknownProject(project) => {
+            Refused::new(ProblemCode::ProjectUnknown, format!("there is no project {project}"))
+        }
+        SubmitFault::UnknownSource(_) => {
+            Refused::new(ProblemCode::SourceUnknown, "no such source of this project")
+        }
+        SubmitFault::KeyReused => Refused::new(ProblemCode::KeyReused, "use a new key for a new request"),
+    }
+}
+
+/// The caller's name for this request, under which it counts once.
+fn key(call: &Call) -> Result<Option<&str>, Refused> {
+    let mut keys = call.parts.headers.get_all("idempotency-key").iter();
+    let (Some(first), second) = (keys.next(), keys.next()) else { return Ok(None) };
+    let text = first.to_str().ok().filter(|text| second.is_none() && (1..=128).contains(&text.len()));
+    text.map(Some).ok_or_else(|| Refused::parameter("Idempotency-Key: one, of 1 to 128 visible characters"))
+}
+
+pub(super) async fn list(call: &Call) -> Result<Response, Refused> {
+    let filter: Filter = call.query()?;
+    let project = named(call, filter.project.as_deref())?;
+    let cursor =
+        |text: &str| RunId::parse(text).ok_or_else(|| Refused::parameter("cursor: take it from `next`"));
+    let after = filter.cursor.as_deref().map(cursor).transpose()?;
+    let asked = Asked {
+        project: project.as_ref(),
+        state: filter.state.map(state_asked),
+        after: after.as_ref(),
+        limit: page(filter.limit)?,
+    };
+    let page = call.store().runs(asked).await?;
+    let next = page.next.map(|id| id.to_string());
+    Ok(ok(&api::RunPage { runs: page.rows.iter().map(summary).collect(), next }))
+}
+
+/// The project a list is asked for; for a token of one project always that.
+pub(super) fn named(call: &Call, project: Option<&str>) -> Result<Option<Project>, Refused> {
+    let Some(text) = project else { return Ok(call.caller.project().cloned()) };
+    let bad = || Refused::parameter("project: not the name of one");
+    let project = Name::parse(text).map(Project::from).ok_or_else(bad)?;
+    call.allowed(project).map(Some)
+}
+
+/// How many rows a page has.
+pub(super) fn page(limit: Option<u32>) -> Result<u32, Refused> {
+    match limit {
+        None => Ok(PAGE),
+        Some(limit @ 1..=200) => Ok(limit),
+        Some(_) => Err(Refused::parameter("limit: 1 to 200")),
+    }
+}
+
+pub(super) async fn show(call: &Call) -> Result<Response, Refused> {
+    let run = call.run().await?;
+    let RunView { run, source, stages } = call.store().run(&run).await?.ok_or_else(Refused::not_found)?;
+    let mut views = Vec::new();
+    for stage in stages {
+        let results = call.store().results(&stage.id).await?;
+        views.push(stage_view(stage, &results));
+    }
+    let source = source.map(|source| source.to_string());
+    Ok(ok(&api::RunView { run: summary(&run), source, stages: views }))
+}
+
+pub(super) async fn cancel(call: &Call, body: Body) -> Result<Response, Refused> {
+    let run = call.run().await?;
+    let bytes = call.body(body).await?;
+    let body: api::Cancel = if bytes.is_empty() {
+        api::Cancel::default()
+    } else {
+        serde_json::from_slice(&bytes).map_err(|fault| {
+            Refused::new(ProblemCode::Malformed, format!("not what this call takes: {fault}"))
+        })?
+    };
+    let reason = body.reason.unwrap_or_else(|| "cancelled by a user".to_owned());
+    if reason.chars().count() > MOST_REASON || reason.contains('\0') {
+        let detail = format!("reason: at most {MOST_REASON} characters, none of them NUL");
+        return Err(Refused::new(ProblemCode::Malformed, detail));
+    }
+    // One that is over, or being cancelled already, is as it should be.
+    if call.store().cancel(&run, &reason, &call.caller.actor, call.now()).await? {
+        call.plane().bell.ring();
+    }
+    let view = call.store().run(&run).await?.ok_or_else(Refused::not_found)?;
+    Ok(ok(&summary(&view.run)))
+}
+
+/// The envelope, byte for byte as it was signed.
+pub(super) async fn statement(call: &Call) -> Result<Response, Refused> {
+    let run = call.run().await?;
+    let which: Which = call.query()?;
+    let stage = stage(call, &run).await?;
+    let mut results = call.store().results(&stage.id).await?;
+    results.retain(|result| which.attempt.is_none_or(|attempt| result.attempt == attempt));
+    let last = results.pop().ok_or_else(Refused::not_found)?;
+    let media = (CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_TYPE));
+    Ok((StatusCode::OK, [media], last.envelope).into_response())
+}
+
+/// The stage named in the path.
+pub(super) async fn stage(call: &Call, run: &RunId) -> Result<StageView, Refused> {
+    let name = call.name("stage")?;
+    let view = call.store().run(run).await?.ok_or_else(Refused::not_found)?;
+    view.stages.into_iter().find(|stage| stage.name == name.as_str()).ok_or_else(Refused::not_found)
+}
+
+pub(super) fn summary(run: &RunSummary) -> api::RunSummary {
+    api::RunSummary {
+        id: run.id.to_string(),
+        project: run.project.clone(),
+        state: state_told(run.state),
+        cancel: run.cancel.clone(),
+        open_stages: run.open_stages,
+        created_at: millis(run.created_at),
+        ended_at: run.ended_at.map(millis),
+    }
+}
+
+fn stage_view(stage: StageView, results: &[ResultView]) -> api::StageView {
+    let job = stage.job.map(|job| api::JobView {
+        id: job.id.to_string(),
+        attempt: job.attempt,
+        worker: job.worker.map(|worker| worker.to_string()),
+        epoch: job.epoch,
+    });
+    api::StageView {
+        id: stage.id.to_string(),
+        name: stage.name,
+        state: stage.state.into(),
+        reason: stage.reason,
+        job,
+        ended_at: stage.ended_at.map(millis),
+        results: results.iter().map(result_view).collect(),
+    }
+}
+
+fn result_view(result: &ResultView) -> api::ResultView {
+    api::ResultView {
+        job: result.job.to_string(),
+        worker: result.worker.to_string(),
+        attempt: result.attempt,
+        epoch: result.epoch,
+        outcome: match result.outcome {
+            Outcome::Succeeded => api::Outcome::Succeeded,
+            Outcome::Failed => api::Outcome::Failed,
+            Outcome::Rejected => api::Outcome::Rejected,
+        },
+        statement_sha256: result.digest.to_string(),
+        at: millis(result.at),
+    }
+}
+
+fn state_told(state: RunState) -> api::RunState {
+    match state {
+        RunState::Active => api::RunState::Active,
+        RunState::Succeeded => api::RunState::Succeeded,
+        RunState::Failed => api::RunState::Failed,
+        RunState::Cancelled => api::RunState::Cancelled,
+        RunState::Refused => api::RunState::Refused,
+    }
+}
+
+fn state_asked(state: api::RunState) -> RunState {
+    match state {
+        api::RunState::Active => RunState::Active,
+        api::RunState::Succeeded => RunState::Succeeded,
+        api::RunState::Failed => RunState::Failed,
+        api::RunState::Cancelled => RunState::Cancelled,
+        api::RunState::Refused => RunState::Refused,
+    }
+}

@@ -1,0 +1,83 @@
+//! The workers' protocol over HTTP: workers made of pond-seal's client halves, honest and not, before the real doors of a control
+//! plane on SQLite and on a real Postgres. Nothing here trusts a type of the server: what is sent and received are bytes.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test stops at the first surprise, and starts what it tests against"
+)]
+
+mod bad_calls;
+mod disorder;
+mod joining;
+mod leases;
+mod relayed;
+mod results;
+mod routes;
+mod secrets;
+#[path = "../store/server.rs"]
+#[expect(dead_code, reason = "the tests of the store need more of it")]
+mod server;
+mod whole;
+mod worker;
+mod world;
+
+macro_rules! on_both {
+    ($( $topic:ident: [$( $case:ident ),+ $(,)?] ),+ $(,)?) => {
+        mod on_sqlite {
+            $( mod $topic {
+                $( #[test]
+                fn $case() {
+                    crate::world::on_sqlite(crate::$topic::$case);
+                } )+
+            } )+
+        }
+        mod on_postgres {
+            $( #[test]
+            fn $topic() {
+                let server = crate::server::Server::start(crate::server::Disk::Careless);
+                $( crate::world::on_postgres(&server, stringify!($case), crate::$topic::$case); )+
+            } )+
+        }
+    };
+}
+
+on_both! {
+    whole: [
+        a_job_goes_all_the_way,
+        a_control_plane_that_restarts_goes_on,
+        what_was_sent_twice_counts_once,
+    ],
+    joining: [
+        a_token_is_good_once_and_for_its_holder,
+        keys_change_hands_with_the_old_one_s_word,
+    ],
+    leases: [
+        a_revoked_worker_loses_everything_at_once,
+        a_lease_that_is_over_is_good_for_nothing,
+        a_cancelled_job_is_told,
+    ],
+    routes: [
+        a_tenant_s_own_worker_sees_no_other_tenant,
+        what_nobody_may_take_says_why_and_ends,
+        a_stage_that_is_not_allowed_any_more_is_not_dispatched,
+        a_drained_worker_is_told,
+    ],
+    results: [
+        a_result_that_is_not_what_was_asked_is_rejected,
+        output_out_of_place_is_told,
+    ],
+    secrets: [
+        secrets_are_released_to_the_holder_only,
+        without_a_pinned_key_nothing_is_released,
+    ],
+    bad_calls: [
+        a_request_passes_once_as_it_was_signed,
+        bodies_are_capped_and_shaped,
+    ],
+    relayed: [
+        a_poll_that_waits_is_answered_when_a_job_comes,
+        a_poll_of_a_stranger_is_the_control_plane_s,
+    ],
+}

@@ -1,0 +1,51 @@
+//! The last step of a launch: a thread that stays with the container to its end, and sees it removed.
+
+use super::super::canary::Isolation;
+use super::super::engine::Engine;
+use super::super::reap;
+use super::super::relay::{Relay, Relayed, Transit};
+use super::super::request::Inspected;
+use super::super::transfer::TransferFault;
+use super::ContainerFault;
+use crate::native::cgroup::Usage;
+
+/// What is known of a container that is gone.
+#[derive(Debug)]
+pub(crate) struct Attended {
+    pub(crate) usage: Usage,
+    pub(crate) isolation: Option<Isolation>,
+    pub(crate) lost: Option<TransferFault>,
+}
+
+/// Stays with a container to its end, and sees it removed.
+pub(super) fn attend(
+    relay: Relay,
+    transit: Transit,
+    engine: &Engine,
+    container: &str,
+    (runtime, image): (String, String),
+) -> Result<Attended, ContainerFault> {
+    let kernel = relay.kernel;
+    let relayed = relay.run(transit);
+    let told = reap::inspect(engine, container)?;
+    reap::remove(engine, container)?;
+    let Relayed { usage, evidence, lost } = relayed?;
+    let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
+    let isolation = evidence.map(|(inside, outside)| Isolation {
+        runtime,
+        container: container.to_owned(),
+        image,
+        kernel,
+        inside,
+        host_boot_id: outside.boot_id,
+        host_sees: outside.program,
+        nonce: outside.nonce,
+    });
+    Ok(Attended { usage, isolation, lost })
+}
+
+/// Of a container that did not live to be read, the engine still knows whether memory was the reason.
+fn killed(told: Option<&Inspected>) -> Usage {
+    let oom_kills = told.filter(|told| told.state.oom_killed).map(|_| 1);
+    Usage { oom_kills, ..Usage::default() }
+}

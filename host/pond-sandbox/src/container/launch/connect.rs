@@ -1,0 +1,101 @@
+//! The step from a container that runs to a job that is waited for: its streams, its doors, its order, and the thread that
+//! attends it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use pond_wire::contained::{Kind, Order, frame};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+
+use super::super::relay::{Relay, RelayFault, Transit};
+use super::super::transfer::Incoming;
+use super::attend::attend;
+use super::{Container, ContainerFault};
+use crate::native::cgroup::Foreign;
+use crate::native::{Death, Ends, IdRange, Running, Streams};
+
+/// A container that runs, and everything that belongs to it.
+pub(super) struct Connection {
+    pub(super) container: String,
+    pub(super) image: String,
+    pub(super) streams: std::os::unix::net::UnixStream,
+    pub(super) early: Vec<u8>,
+    pub(super) pid: Pid,
+    pub(super) process: OwnedFd,
+    pub(super) groups: Foreign,
+    pub(super) order: Order,
+    pub(super) upper: OwnedFd,
+    pub(super) range: IdRange,
+    pub(super) nonce: String,
+    pub(super) first_user: u32,
+    pub(super) incoming: Option<Incoming>,
+}
+
+impl Container {
+    pub(super) fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
+        let pipes = Pipes::new().map_err(ContainerFault::Pipes)?;
+        let (report, theirs) = pond_sys::socket::pair().map_err(ContainerFault::Pipes)?;
+        let plan = &made.order.plan;
+        if !plan.doors.is_empty() {
+            self.launcher.visit(plan, theirs.as_fd(), made.process.as_fd())?;
+        }
+        let order = serde_json::to_vec(&made.order).map_err(ContainerFault::Request)?;
+        let mut transit = Transit::default();
+        let too_large = || ContainerFault::Pipes(io::ErrorKind::FileTooLarge.into());
+        transit.to_engine = frame(Kind::Order, &order).ok_or_else(too_large)?;
+        transit.frames.push(&made.early).map_err(RelayFault::from)?;
+        made.streams.set_nonblocking(true).map_err(ContainerFault::Pipes)?;
+        let relay = Relay {
+            engine: made.streams,
+            process: made.process.try_clone().map_err(ContainerFault::Pipes)?,
+            pid: made.pid,
+            groups: made.groups,
+            report: Some(theirs),
+            lifeline: Some(pipes.lifeline.0),
+            stdin: Some(pipes.stdin.0),
+            stdout: Some(pipes.stdout.1),
+            stderr: Some(pipes.stderr.1),
+            upper: made.upper,
+            start: plan.start,
+            kernel: made.order.kernel,
+            executable: self.executable.clone(),
+            nonce: made.nonce,
+            first_user: made.first_user,
+            incoming: made.incoming,
+        };
+        let death = if relay.incoming.is_some() { Death::HandOver } else { Death::AtOnce };
+        let engine = self.engine.again()?;
+        let (container, runtime, image) = (made.container, self.runtime.name.clone(), made.image);
+        let thread = std::thread::Builder::new().name("container".to_owned());
+        let thread = thread.spawn(move || {
+            // This thread must not be the one that a signal for pond ends.
+            drop(pond_sys::signal::interrupts());
+            attend(relay, transit, &engine, &container, (runtime, image))
+        });
+        let thread = thread.map_err(ContainerFault::Pipes)?;
+        let streams = Streams { stdin: pipes.stdin.1, stdout: pipes.stdout.0, stderr: pipes.stderr.0 };
+        let ends = Ends { streams: Some(streams), lifeline: pipes.lifeline.1, report };
+        Ok(Running::contained(ends, made.process, thread, death, made.range))
+    }
+}
+
+/// Both ends of the job's streams on this side: (read, write).
+struct Pipes {
+    stdin: (OwnedFd, OwnedFd),
+    stdout: (OwnedFd, OwnedFd),
+    stderr: (OwnedFd, OwnedFd),
+    lifeline: (OwnedFd, OwnedFd),
+}
+
+impl Pipes {
+    /// The relay's ends do not block.
+    fn new() -> io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let (stdin, stdout, stderr, lifeline) = (pipe()?, pipe()?, pipe()?, pipe()?);
+        for end in [&stdin.0, &stdout.1, &stderr.1] {
+            rustix::io::ioctl_fionbio(end, true)?;
+        }
+        Ok(Self { stdin, stdout, stderr, lifeline })
+    }
+}

@@ -1,0 +1,132 @@
+//! Jobs that run to an end: their own, a cancellation's, a drain's.
+
+use std::time::Duration;
+
+use pond_control::store::Stream;
+use pond_policy::stage::State;
+use pond_seal::Digest;
+use pond_seal::result::{self, InputKind, Lease, Outcome, Output};
+use rustix::process::Signal;
+
+use crate::control::Control;
+use crate::host::{Host, processes};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+
+pub(crate) fn shell(line: &str) -> String {
+    let line = serde_json::to_string(line).unwrap();
+    format!(
+        r#"{{"kind":"swarm","command":["sh","-c",{line}],"artifacts":["kept"],"sandbox":{{"profile":"untrusted-code-write","backend":"native"}}}}"#
+    )
+}
+
+#[test]
+fn a_job_runs_on_its_source_and_its_statement_holds() {
+    let control = Control::start(LEASE);
+    let project = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("greeting"), "hello\n").unwrap();
+    let source = control.source(project.path());
+    let host = Host::working(&control);
+    let job =
+        "cat greeting; echo aside >&2; echo changed > greeting; mkdir kept; echo one > kept/artifact; exit 3";
+    let run = control.submit(&shell(job), Some(&source));
+    let stage = control.wait_for(&run, &[State::Failed, State::Succeeded], &|| host.log());
+    assert_eq!(stage.state, State::Failed, "exit 3 is a failure: {stage:?}");
+    assert_eq!(control.stream(&stage, Stream::Stdout), b"hello\n");
+    assert_eq!(control.stream(&stage, Stream::Stderr), b"aside\n");
+
+    let statement = control.statement(&stage, &host.key()).result;
+    let view = stage.job.as_ref().unwrap();
+    let lease = Lease { worker: view.worker.as_ref().unwrap().to_string(), epoch: view.epoch };
+    assert_eq!((statement.job.id.as_str(), statement.job.attempt), (view.id.as_str(), 1));
+    assert_eq!(statement.job.lease, Some(lease));
+    assert_eq!(statement.outcome, Outcome::Exited { code: 3 });
+    assert_eq!(statement.input.kind, InputKind::Bundle);
+    let packed = pond_worker::pack::pack(
+        &pond_sandbox::checkout::Checkout::open(project.path()).unwrap(),
+        std::io::sink(),
+    );
+    assert_eq!(statement.input.tree_sha256, Some(packed.unwrap().input));
+    assert!(matches!(statement.output, Output::Collected { changed: 1, .. }), "{:?}", statement.output);
+    let tree = control.stream(&stage, Stream::Result);
+    let told = statement.logs.iter().find(|log| log.stream == result::Stream::Result).unwrap();
+    assert_eq!(told.sha256, Digest::of(&tree));
+    let unpacked = tempfile::tempdir().unwrap();
+    let into = std::fs::File::open(unpacked.path()).unwrap();
+    pond_worker::unpack::unpack(
+        &mut tree.as_slice(),
+        std::os::fd::AsFd::as_fd(&into),
+        pond_worker::pack::CAPS,
+    )
+    .unwrap();
+    let patch = std::fs::read_to_string(unpacked.path().join("changes.patch")).unwrap();
+    assert!(patch.contains("-hello") && patch.contains("+changed"), "{patch}");
+    assert_eq!(std::fs::read_to_string(unpacked.path().join("artifacts/kept/artifact")).unwrap(), "one\n");
+    host.wait("everything of the job to be gone", || host.residue().is_empty());
+}
+
+#[test]
+fn a_job_without_a_source_begins_in_an_empty_directory() {
+    let control = Control::start(LEASE);
+    let host = Host::working(&control);
+    let run = control.submit(&shell("ls -A | wc -l"), None);
+    let stage = control.wait_for(&run, &[State::Failed, State::Succeeded], &|| host.log());
+    assert_eq!((stage.state, control.stream(&stage, Stream::Stdout)), (State::Succeeded, b"0\n".to_vec()));
+}
+
+#[test]
+fn output_of_many_pieces_arrives_whole() {
+    let control = Control::start(LEASE);
+    let host = Host::working(&control);
+    let run = control.submit(&shell("seq 1 200000"), None);
+    let stage = control.wait_for(&run, &[State::Failed, State::Succeeded], &|| host.log());
+    let expected: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(stage.state, State::Succeeded);
+    assert!(control.stream(&stage, Stream::Stdout) == expected.as_bytes(), "another output");
+}
+
+#[test]
+fn a_cancelled_job_is_killed_and_what_it_did_is_told() {
+    let control = Control::start(LEASE);
+    let host = Host::working(&control);
+    let run = control.submit(&shell("echo begun > made; echo begun; sleep 471101"), None);
+    let stage = control.wait_for(&run, &[State::Running], &|| host.log());
+    host.wait("output", || control.stream(&stage, Stream::Stdout) == b"begun\n");
+    assert!(!processes("471101").is_empty());
+    control.cancel(&run);
+    let stage = control.wait_for(&run, &[State::Cancelled], &|| host.log());
+    host.wait("the sandbox to be gone", || processes("471101").is_empty());
+    host.wait("everything of the job to be gone", || host.residue().is_empty());
+    assert_eq!(stage.state, State::Cancelled);
+}
+
+#[test]
+fn a_drained_worker_finishes_what_it_has_and_takes_no_more() {
+    let control = Control::start(LEASE);
+    let mut host = Host::working(&control);
+    let run = control.submit(&shell("echo begun; sleep 3; echo done"), None);
+    let stage = control.wait_for(&run, &[State::Running], &|| host.log());
+    host.wait("output", || control.stream(&stage, Stream::Stdout) == b"begun\n");
+    host.signal(Signal::TERM);
+    host.wait_for_line("draining");
+    let later = control.submit(&shell("true"), None);
+    assert!(host.wait_for_end().success(), "{}", host.log());
+    assert_eq!(control.stage(&run).state, State::Succeeded);
+    assert_eq!(control.stage(&later).state, State::Queued);
+}
+
+#[test]
+fn a_second_signal_gives_jobs_up() {
+    let control = Control::start(LEASE);
+    let mut host = Host::working(&control);
+    let run = control.submit(&shell("echo begun; sleep 471102"), None);
+    let stage = control.wait_for(&run, &[State::Running], &|| host.log());
+    host.wait("output", || control.stream(&stage, Stream::Stdout) == b"begun\n");
+    host.signal(Signal::INT);
+    host.wait_for_line("draining");
+    assert!(!processes("471102").is_empty(), "the first lets it finish");
+    host.signal(Signal::INT);
+    assert!(host.wait_for_end().success(), "{}", host.log());
+    assert_eq!(processes("471102"), Vec::<String>::new());
+    assert_eq!(host.residue(), Vec::<std::path::PathBuf>::new());
+}

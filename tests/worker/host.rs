@@ -1,0 +1,162 @@
+//! A machine that is a worker: a state directory of its own, and `pond worker run` on it.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pond_seal::key::SigningKey;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::control::{Control, PATIENCE};
+
+pub(crate) struct Host {
+    directory: TempDir,
+    daemon: Option<Child>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
+fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
+impl Host {
+    /// A machine that has joined, with no daemon yet.
+    pub(crate) fn joined(control: &Control) -> Self {
+        let host = Self { directory: tempfile::tempdir().unwrap(), daemon: None };
+        let mut join = host.pond(&["worker", "join", "--control", &format!("http://{}", control.address)]);
+        let mut join = join.stdin(Stdio::piped()).spawn().unwrap();
+        join.stdin.take().unwrap().write_all(control.token().as_bytes()).unwrap();
+        assert!(join.wait().unwrap().success(), "{}", host.log());
+        host
+    }
+
+    pub(crate) fn working(control: &Control) -> Self {
+        let mut host = Self::joined(control);
+        host.start();
+        host
+    }
+
+    pub(crate) fn start(&mut self) {
+        let daemon = self.pond(&["worker", "run", "--jobs", "2"]).spawn().unwrap();
+        self.daemon = Some(daemon);
+    }
+
+    /// pond on this machine; what it says goes to the log.
+    pub(crate) fn pond(&self, arguments: &[&str]) -> Command {
+        let log = File::options().create(true).append(true).open(self.directory.path().join("log")).unwrap();
+        let mut pond = command(env!("CARGO_BIN_EXE_pond"));
+        pond.args(arguments)
+            .current_dir(self.directory.path())
+            .env("POND_STATE_DIR", self.state())
+            .env("POND_CONFIG", self.operator_file())
+            .env_remove("POND_REQUIRE_SANDBOX")
+            .env_remove("POND_MIN_BACKEND")
+            // Engines would only be asked what they have.
+            .env("DOCKER_HOST", "unix:///nowhere/docker.sock")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        pond
+    }
+
+    /// What this machine knows of models; empty unless a test writes it.
+    pub(crate) fn operator_file(&self) -> PathBuf {
+        let path = self.directory.path().join("pond.toml");
+        if !path.exists() {
+            std::fs::write(&path, "").unwrap();
+        }
+        path
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn key(&self) -> SigningKey {
+        let pem = std::fs::read_to_string(self.state().join("worker/signing-key.pem")).unwrap();
+        SigningKey::from_pem(&pem).unwrap()
+    }
+
+    pub(crate) fn daemon(&self) -> Pid {
+        Pid::from_child(self.daemon.as_ref().unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.daemon(), signal).unwrap();
+    }
+
+    /// Waits for the daemon's end.
+    pub(crate) fn wait_for_end(&mut self) -> std::process::ExitStatus {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.daemon.as_mut().unwrap().try_wait().unwrap() {
+                return status;
+            }
+            assert!(since.elapsed() < PATIENCE, "waiting for the daemon's end\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub(crate) fn wait_for_line(&self, text: &str) {
+        self.wait(&format!("{text:?} in the log"), || self.log().contains(text));
+    }
+
+    pub(crate) fn wait(&self, what: &str, is_so: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !is_so() {
+            assert!(since.elapsed() < PATIENCE, "waiting for {what}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What lies in the directories of jobs, runs and records.
+    pub(crate) fn residue(&self) -> Vec<PathBuf> {
+        let rooms = ["jobs", "state/live", "state/runs"].map(|room| self.state().join("worker").join(room));
+        rooms.iter().flat_map(|room| entries(room)).collect()
+    }
+
+    /// Commands that were written down as asked for.
+    pub(crate) fn commands(&self) -> usize {
+        let audit = std::fs::read_to_string(self.state().join("worker/state/audit.jsonl"));
+        audit.unwrap_or_default().lines().count()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take()
+            && daemon.try_wait().unwrap().is_none()
+        {
+            daemon.kill().unwrap();
+            daemon.wait().unwrap();
+        }
+        // Its jobs notice; what they leave goes with the next look.
+        let swept = self.pond(&["worker", "probe"]).status().unwrap();
+        assert!(swept.success() || std::thread::panicking(), "{}", self.log());
+    }
+}
+
+fn entries(room: &Path) -> Vec<PathBuf> {
+    let listed = std::fs::read_dir(room).into_iter().flatten();
+    listed.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Processes whose command line has this word.
+pub(crate) fn processes(word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        if line.split(|byte| *byte == 0).any(|part| part == word.as_bytes()) {
+            found.push(name);
+        }
+    }
+    found
+}
