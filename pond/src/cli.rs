@@ -13,6 +13,7 @@ use crate::client::ServerArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
+use crate::orchestrator_cmd::OrchestratorArgs;
 use crate::output::REFUSED;
 use crate::proof::key_cmd::{self, Key};
 use crate::remote::cancel::{self, CancelArgs};
@@ -30,7 +31,10 @@ use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
 use crate::verify::VerifyArgs;
 use crate::worker_cmd::{self, Worker};
-use crate::{apply_cmd, attack, doctor, explain, policy_cmd, preflight_cmd, rules_cmd, run, runs, verify};
+use crate::{
+    apply_cmd, attack, doctor, explain, orchestrator_cmd, policy_cmd, preflight_cmd, rules_cmd, run, runs,
+    verify,
+};
 
 #[derive(Debug, Parser)]
 #[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
@@ -57,6 +61,7 @@ enum Command {
     /// The key this machine signs its runs with.
     #[command(subcommand)]
     Key(Key),
+    Orchestrator(OrchestratorArgs),
     Attack(AttackArgs),
     Doctor(DoctorArgs),
     /// The sandbox contract: profiles, and what a block means.
@@ -183,6 +188,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Gc(args) => runs::gc::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Key(key) => key_cmd::main(&key),
+        Command::Orchestrator(args) => orchestrator_cmd::main(&args),
         Command::Attack(args) => attack::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Policy(Policy::Profiles { json }) => policy_cmd::profiles(json),

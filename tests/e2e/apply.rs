@@ -135,6 +135,38 @@ fn what_was_written_during_the_run_is_never_overwritten() {
     assert_eq!((world.read("d/inner").as_str(), world.read("e/inner").as_str()), ("base\n", "base\n"));
 }
 
+/// To a result such a file looks new, whether it was changed in place or replaced.
+#[test]
+fn what_was_removed_during_the_run_is_not_brought_back() {
+    let world = World::new();
+    for name in ["in-place", "replaced", "untracked", "stays"] {
+        world.write(name, "base\n");
+    }
+    std::fs::create_dir(world.project().join("d")).unwrap();
+    world.write("d/inner", "base\n");
+    let git =
+        "git init -q; git add in-place replaced stays d; git -c user.name=x -c user.email=x commit -qm x";
+    assert_eq!(world.host_shell(git).code, 0);
+    let job = "echo job >> in-place; echo job > new; for f in replaced stays; do echo job > t; mv t $f; done; echo job >> d/inner";
+    let done = edited_while_it_runs(&world, job, || {
+        for name in ["in-place", "replaced"] {
+            std::fs::remove_file(world.project().join(name)).unwrap();
+        }
+        std::fs::remove_dir_all(world.project().join("d")).unwrap();
+    });
+    assert!(done.stderr.contains("so not to be applied: d/inner, in-place, replaced\n"), "{done:?}");
+    let refused = world.run(&["apply"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
+    for path in ["d/inner", "in-place", "replaced"] {
+        assert!(
+            refused.stderr.contains(&format!("pond: {path}: changed while the job ran\n")),
+            "{refused:?}"
+        );
+    }
+    assert!(!refused.stderr.contains("new:") && !refused.stderr.contains("stays:"), "{refused:?}");
+    assert!(!world.project().join("in-place").exists());
+}
+
 #[test]
 fn edits_beside_the_result_do_not_stand_in_its_way() {
     let world = World::new();
@@ -191,6 +223,11 @@ fn a_planted_bare_repository_needs_a_word() {
     assert!(!world.project().join("docs").exists());
 }
 
+/// Where an apply to the project writes down what it does.
+fn journal_name(world: &World) -> String {
+    format!("apply-{:x}.journal", world.project().metadata().unwrap().ino())
+}
+
 /// What an apply to the project writes down.
 fn journal(world: &World, staging: &str, phase: &str, steps: &serde_json::Value) -> String {
     let root = world.project().metadata().unwrap();
@@ -218,23 +255,22 @@ fn an_interrupted_apply_of_another_run_is_undone_first() {
     let steps =
         serde_json::json!([step("f", inode(world.project().join("f"))), step("g", inode(slots.join("1")))]);
     let directory = world.state().join("runs").join(&first);
-    std::fs::write(directory.join("apply.journal"), journal(&world, staging, "committing", &steps)).unwrap();
-    // To another checkout the same run cannot be applied before that, or its traces would be lost.
+    let written = directory.join(journal_name(&world));
+    std::fs::write(&written, journal(&world, staging, "committing", &steps)).unwrap();
+    // Another checkout has nothing to do with it, and its traces are not lost for that.
     let other = World::new();
     other.write("f", "base\n");
     other.write("g", "base\n");
     let elsewhere = world.run(&["apply", &first, "--checkout", &other.project().display().to_string()]);
-    assert!(
-        elsewhere.code == 125 && elsewhere.stderr.contains("another checkout was cut short"),
-        "{elsewhere:?}"
-    );
-    assert_eq!((other.read("f").as_str(), world.read("f").as_str()), ("base\n", "first\n"));
+    assert_eq!((elsewhere.code, elsewhere.stdout.as_str()), (0, "modified f\nmodified g\n"), "{elsewhere:?}");
+    assert_eq!((other.read("f").as_str(), world.read("g").as_str()), ("first\n", "base\n"));
+    assert!(written.exists());
 
     let done = world.run(&["apply", &second]);
     assert_eq!((done.code, done.stdout.as_str()), (0, "added made\n"), "{done:?}");
     assert!(done.stderr.contains(&format!("an apply of {first} to this checkout was cut short")), "{done:?}");
     assert_eq!((world.read("f").as_str(), world.read("g").as_str()), ("base\n", "base\n"));
-    assert!(!slots.exists() && !directory.join("apply.journal").exists());
+    assert!(!slots.exists() && !written.exists());
     assert_eq!(world.run(&["apply", &first]).stdout, "modified f\nmodified g\n");
 }
 
@@ -271,11 +307,39 @@ fn an_interrupted_apply_is_undone_first() {
     std::fs::write(world.project().join(staging).join("0"), "job\n").unwrap();
     let journal = journal(&world, staging, "staging", &serde_json::json!([]));
     let directory = world.state().join("runs").join(&run);
-    std::fs::write(directory.join("apply.journal"), journal).unwrap();
+    std::fs::write(directory.join(journal_name(&world)), journal).unwrap();
     let done = world.run(&["apply", &run]);
     assert_eq!((done.code, world.read("f").as_str()), (0, "job\n"), "{done:?}");
     assert!(done.stderr.contains("cut short; it is undone"), "{done:?}");
-    assert!(!world.project().join(staging).exists() && !directory.join("apply.journal").exists());
+    assert!(!world.project().join(staging).exists() && !directory.join(journal_name(&world)).exists());
+}
+
+/// Nobody can end what was begun in a checkout that is gone: the run can be applied elsewhere, and goes when its time has come.
+#[test]
+fn a_checkout_that_is_gone_in_the_middle_of_an_apply_holds_nothing_up() {
+    let world = World::new();
+    world.write("f", "base\n");
+    let run = run_id(&world, "echo job > f");
+    let directory = world.state().join("runs").join(&run);
+    let gone = World::new();
+    let begun = journal(&gone, ".pond-apply-0123456789abcdef", "committing", &serde_json::json!([]));
+    let mut begun: serde_json::Value = serde_json::from_str(&begun).unwrap();
+    begun["place"] = gone.project().display().to_string().into();
+    let written = directory.join(journal_name(&gone));
+    std::fs::write(&written, begun.to_string()).unwrap();
+    // As long as the checkout is there, so is what undoes the half-done apply.
+    assert_eq!(world.run(&["gc", "--keep", "0"]).stdout, "0 swept, 0 removed, 1 kept\n");
+    let place = gone.project().display().to_string();
+    drop(gone);
+    let done = world.run(&["apply", &run]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "modified f\n"), "{done:?}");
+    let done = world.run(&["gc", "--keep", "0"]);
+    assert_eq!(
+        (done.stdout.as_str(), directory.exists()),
+        ("0 swept, 1 removed, 0 kept\n", false),
+        "{done:?}"
+    );
+    assert!(done.stderr.contains(&format!("{place} was cut short, and that directory is gone")), "{done:?}");
 }
 
 #[test]

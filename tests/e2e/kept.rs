@@ -59,6 +59,83 @@ fn an_output_directory_without_a_run_is_removed() {
     }
 }
 
+/// What a run was to be handed over to is broken at the end; the run itself is not.
+#[test]
+fn a_run_that_cannot_be_handed_over_is_kept() {
+    let world = World::new();
+    let job = "sh -c 'cat; echo said; echo x > f'";
+    let place = world.project().parent().unwrap().join("place");
+    let out = place.join("out").display().to_string();
+    for (line, says, prints) in [
+        (
+            format!("\"$0\" run -- {job} > /dev/full"),
+            "the job's output, of which the log has all: No space left",
+            "",
+        ),
+        (
+            format!("\"$0\" run -- {job} < /"),
+            "the rest of the job's input, which ended early for it: Is a directory",
+            "said\n",
+        ),
+        (
+            format!(
+                "mkdir {0}; echo | \"$0\" run --out {out} -- sh -c 'cat > f; echo up; sleep 1' | {{ read up; rm -r {0}; cat; }}",
+                place.display()
+            ),
+            "/place/out: ",
+            "",
+        ),
+        (
+            format!(
+                "mkdir {0}; echo | \"$0\" run --out {out} --artifact f -- sh -c 'cat > f; echo up; sleep 1' | {{ read up; rm -r {0}; cat; }}",
+                place.display()
+            ),
+            "/place/out: ",
+            "",
+        ),
+    ] {
+        let before = names(&world.state().join("runs"));
+        let done = world.host_shell(&line);
+        assert_eq!(done.stdout, prints, "{done:?}");
+        for part in
+            [&format!("not delivered: {says}"), "1 file changed", "pond exits with 125; the run is kept in"]
+        {
+            let part = if part.contains("/place/out") { "/place/out: " } else { part };
+            assert!(done.stderr.contains(part), "{part}: {done:?}");
+        }
+        let after = names(&world.state().join("runs"));
+        let run = after.difference(&before).next().unwrap();
+        let verified = world.run(&["verify", run]);
+        assert!(verified.code == 0 && verified.stdout.contains("verified: "), "{verified:?}");
+        assert!(listed(&world).iter().any(|row| row["run"] == **run), "{run}");
+        assert!(!place.exists());
+        let applied = world.run(&["apply", run]);
+        assert_eq!((applied.code, applied.stdout.as_str()), (0, "added f\n"), "{applied:?}");
+        std::fs::remove_file(world.project().join("f")).unwrap();
+    }
+    // A summary that nobody can be given.
+    for flags in ["--json", "--json --out o"] {
+        let before = names(&world.state().join("runs")).len();
+        let done = world.host_shell(&format!("\"$0\" run {flags} -- true > /dev/full"));
+        assert_eq!((done.code, names(&world.state().join("runs")).len()), (125, before + 1), "{done:?}");
+        assert!(done.stderr.contains("the summary could not be written: No space left"), "{done:?}");
+    }
+}
+
+#[test]
+fn an_output_directory_without_room_costs_the_directory() {
+    let world = World::new();
+    let script = "mkdir p o; mount -t tmpfs -o size=64k y o; cd p; set +e; \
+        $P run --out $1/o/new --artifact f -- sh -c 'head -c 1m /dev/urandom > f'; code=$?; ls -A $1/o; exit $code";
+    let done = crate::bad_input::mounted(&world, script);
+    assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
+    for part in ["not delivered: ", "/o/new: ", "No space left", "1 artifact: ", "the run is kept in"] {
+        assert!(done.stderr.contains(part), "{part}: {done:?}");
+    }
+    let run = names(&world.state().join("runs")).into_iter().next().unwrap();
+    assert!(world.state().join("runs").join(run).join("artifacts/f").exists());
+}
+
 fn listed(world: &World) -> Vec<Value> {
     serde_json::from_str(&world.run(&["runs", "--json"]).stdout).unwrap()
 }

@@ -13,6 +13,7 @@ mod crash;
 mod done;
 mod explain;
 mod injected;
+mod interrupted;
 mod kept;
 mod killed;
 mod limits;

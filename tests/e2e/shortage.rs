@@ -54,6 +54,55 @@ fn a_disk_without_room() {
     assert_eq!(cramped(&world, "size=64m", "head -c 1m /dev/zero").0.code, 0);
 }
 
+/// The state lies on a file system of its own, with so many of its 100 megabytes taken. The job writes 20, has the kernel write them
+/// back, and ends when the others are gone.
+fn while_full(world: &World, filler: u32) -> Done {
+    let job =
+        "echo begun; head -c 20m /dev/urandom > f; sync -f /home/pond 2> /dev/null; echo written; read go";
+    let host = "for i in $(seq 900); do grep -qs written $1/s/runs/*/stdout.log && break; sleep 0.1; done; rm $1/s/filler; echo go";
+    mounted(
+        world,
+        &format!(
+            "mkdir s p; mount -t tmpfs -o size=100m y s; cd p; export POND_STATE_DIR=$1/s; $P run -q -- true; \
+             head -c {filler}m /dev/zero > $1/s/filler; \
+             set +e; ({host}) | $P run --json -- sh -c '{job}' > $1/said; code=$?; cat $1/said; $P explain --json >&2; exit $code"
+        ),
+    )
+}
+
+/// The kernel takes what it cannot keep and drops it later. There is room again by the time pond looks.
+#[test]
+fn a_host_disk_that_was_full_for_a_while_costs_the_result() {
+    let world = World::new();
+    let done = while_full(&world, 90);
+    let summary: serde_json::Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+    assert_eq!((done.code, &summary["exit_code"]), (125, &125.into()), "{done:?}");
+    assert_eq!(summary["result"]["kind"], "not_collected", "{summary:#}");
+    let reason = summary["result"]["reason"].as_str().unwrap();
+    assert!(reason.contains("the host's disk failed or was full while the job ran"), "{reason}");
+    assert!(done.stderr.contains("host_disk") && done.stderr.contains("POND_STATE_DIR"), "{done:?}");
+    // With room for it the same job has its result.
+    let done = while_full(&world, 1);
+    let summary: serde_json::Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+    assert_eq!((done.code, &summary["result"]["changed"]), (0, &1.into()), "{done:?}");
+}
+
+#[test]
+fn a_result_for_which_there_is_no_room_is_none_and_the_run_is_kept() {
+    let world = World::new();
+    let (done, kept) = cramped(&world, "size=32m", "sh -c 'head -c 20m /dev/urandom > f'");
+    assert_eq!(done.code, 125, "{done:?}");
+    for part in ["result not collected", "POND_STATE_DIR", "the run is kept"] {
+        assert!(done.stderr.contains(part), "{part}: {done:?}");
+    }
+    // Whichever of the two wants more room first: the job's disk, or what is read from it.
+    assert!(["No space left", "the host's disk"].iter().any(|why| done.stderr.contains(why)), "{done:?}");
+    let has = |name: &str| kept.iter().any(|path| path.ends_with(name));
+    assert!(has("/run.json") && has("/stdout.log") && !has("/objects"), "{kept:?}");
+}
+
 /// One inode more each time, until a run has all it needs: it stops everywhere on its way once.
 #[test]
 fn a_disk_without_inodes() {
@@ -63,6 +112,11 @@ fn a_disk_without_inodes() {
         let outcome = cramped(&world, &format!("nr_inodes={inodes}"), "true");
         if outcome.0.code == 0 {
             break;
+        }
+        // The job ran, and there was no place for its result.
+        if outcome.0.stderr.contains("result not collected") {
+            assert!(outcome.0.stderr.contains("the run is kept"), "{outcome:?}");
+            continue;
         }
         told.push_str(&refused_for_room(outcome, ""));
     }

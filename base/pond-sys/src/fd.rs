@@ -1,7 +1,7 @@
-//! Descriptors by number: closing whole ranges.
+//! Descriptors by number: closing whole ranges; and what became of what was written through the file behind one.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 /// Closes every descriptor from `first` upwards.
 pub fn close_from(first: u32) -> io::Result<()> {
@@ -26,6 +26,16 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: close_range takes no pointers. The callers are single-purpose processes that own none of the closed
     // descriptors through an `OwnedFd` they still use.
     crate::check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(|_| ())
+}
+
+/// The first thing that could not be written back since this descriptor was opened and was not told yet, by whomever it was
+/// written. Starts no writing and waits only for what is under way.
+pub fn writeback_fault(file: impl AsFd) -> io::Result<()> {
+    const ALL: i64 = 0;
+    let file = file.as_fd().as_raw_fd();
+    // SAFETY: sync_file_range takes no pointers.
+    let ret = unsafe { libc::sync_file_range(file, ALL, ALL, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+    crate::check(ret.into()).map(|_| ())
 }
 
 /// Closes a descriptor with the one call that takes, for a process whose filter leaves it no other: dropping one may also look

@@ -8,11 +8,11 @@ pub fn child_events() -> io::Result<OwnedFd> {
     descriptor(&[libc::SIGCHLD])
 }
 
-/// Blocks SIGINT, SIGTERM and SIGHUP and returns a descriptor that becomes readable when one of them arrives. One that whoever
+/// Blocks SIGINT, SIGQUIT, SIGTERM and SIGHUP and returns a descriptor that becomes readable when one of them arrives. One that whoever
 /// started this process had it ignore, as `nohup` does, stays ignored.
 pub fn interrupts() -> io::Result<OwnedFd> {
     let mut heeded = Vec::new();
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
         if !is_ignored(signal)? {
             heeded.push(signal);
         }

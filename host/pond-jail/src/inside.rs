@@ -165,9 +165,9 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
 }
 
 fn announce(report: BorrowedFd<'_>, storage: &Storage, terminal: Option<&Terminal>) -> Result<(), Failure> {
-    let upper = storage.upper.as_fd();
-    let descriptors: Vec<_> =
-        std::iter::once(upper).chain(terminal.map(|made| made.master.as_fd())).collect();
+    let view = storage::open_directory(&storage.workspace, ".").at(Step::Announce)?;
+    let both = [storage.upper.as_fd(), view.as_fd()];
+    let descriptors: Vec<_> = both.into_iter().chain(terminal.map(|made| made.master.as_fd())).collect();
     pond_sys::socket::send(report, &Report::Prepared.encode(), &descriptors).at(Step::Announce)
 }
 

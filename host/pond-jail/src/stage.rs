@@ -18,12 +18,13 @@ use crate::{home, idmap, storage};
 pub(crate) fn stage(request: &Stage) {
     let report = request.report.as_fd();
     match attempt(request) {
-        Ok(upper) => tell(report, Report::Prepared, &[upper.as_fd()]),
+        Ok((upper, view)) => tell(report, Report::Prepared, &[upper.as_fd(), view.as_fd()]),
         Err(failure) => tell(report, failure.report(), &[]),
     }
 }
 
-fn attempt(request: &Stage) -> Result<OwnedFd, Failure> {
+/// The upper layer, and the job's view of it.
+fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
     let plan = plan_of(&request.plan)?;
     let (Identity::Range { base, .. }, Scratch::Ext4Image) = (plan.identity, plan.scratch) else {
         return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
@@ -37,7 +38,8 @@ fn attempt(request: &Stage) -> Result<OwnedFd, Failure> {
     }
     hang(&made.workspace, &request.directory, staged::WORKSPACE)?;
     hang(&made.home, &request.directory, staged::HOME)?;
-    Ok(made.upper)
+    let view = storage::open_directory(&made.workspace, ".").at(Step::MountWorkspace)?;
+    Ok((made.upper, view))
 }
 
 fn hang(mount: &OwnedFd, directory: &OwnedFd, name: &str) -> Result<(), Failure> {

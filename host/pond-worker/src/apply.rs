@@ -23,7 +23,7 @@ use crate::beneath;
 use crate::collect::{CollectFault, Record};
 use crate::object::Store;
 use crate::path::RelPath;
-use journal::{Journal, Phase, Tree};
+use journal::{Journal, Phase};
 
 const STAGING_PREFIX: &str = ".pond-apply-";
 
@@ -76,7 +76,7 @@ pub enum ApplyRefused {
     #[error("another apply is at work in this checkout")]
     Busy,
     #[error(
-        "an apply of this run to another checkout was cut short; apply it there first, so that it is undone"
+        "an apply of this run to another checkout, which looks like this one, was cut short; apply it there first, so that it is undone"
     )]
     UnfinishedElsewhere,
     #[error("examine the checkout")]
@@ -135,7 +135,7 @@ pub fn apply(
     }
     let store = Store::open(run).map_err(|source| ApplyRefused::Open { source })?;
     let plan = plan::survey(&record, root.as_fd())?;
-    let mut journal = Journal::begin(run, Tree::of(root.as_fd())?)?;
+    let mut journal = Journal::begin(run, root.as_fd())?;
     let attempt = stage::stage(&plan, &store, root.as_fd(), options, &mut journal).and_then(|staging| {
         journal.advance(run, Phase::Committing)?;
         commit::commit(&plan, &journal, root.as_fd(), staging.as_fd())?;
@@ -153,7 +153,22 @@ pub fn apply(
 
 /// True when an apply of this run to this checkout was killed, or is at work.
 pub fn unfinished(run: BorrowedFd<'_>, checkout: BorrowedFd<'_>) -> Result<bool, ApplyRefused> {
-    Journal::load(run)?.map_or(Ok(false), |journal| journal.is_about(checkout))
+    Journal::load(run, checkout)?.map_or(Ok(false), |journal| journal.is_about(checkout))
+}
+
+/// An apply that was killed, or is at work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// What its checkout was called, if that was written down.
+    pub place: Option<String>,
+    /// The directory in it that holds what undoes the apply.
+    pub staging: String,
+}
+
+/// Every apply of this run that has not ended, wherever its checkout is or was.
+pub fn all_unfinished(run: BorrowedFd<'_>) -> Result<Vec<Unfinished>, ApplyRefused> {
+    let journals = Journal::all(run)?.into_iter();
+    Ok(journals.map(|Journal { place, staging, .. }| Unfinished { place, staging }).collect())
 }
 
 /// Ends an apply of this run that was killed: undone unless it had finished.
@@ -194,7 +209,7 @@ fn lock(checkout: BorrowedFd<'_>) -> Result<Locked, ApplyRefused> {
 }
 
 fn recover_locked(run: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<Recovered, ApplyRefused> {
-    let Some(mut journal) = Journal::load(run)? else { return Ok(Recovered::Nothing) };
+    let Some(mut journal) = Journal::load(run, root)? else { return Ok(Recovered::Nothing) };
     if !journal.is_about(root)? {
         return Err(ApplyRefused::UnfinishedElsewhere);
     }
@@ -218,7 +233,7 @@ fn undo(run: BorrowedFd<'_>, root: BorrowedFd<'_>, journal: &mut Journal) -> Res
 
 fn finish(run: BorrowedFd<'_>, root: BorrowedFd<'_>, journal: &Journal) -> Result<(), ApplyRefused> {
     stage::remove(root, journal)?;
-    Journal::remove(run)
+    journal.remove(run)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod ignored;
 mod manifest;
 mod meanwhile;
 mod overlay;
+mod pace;
 mod patch;
 mod tracked;
 mod walk;
@@ -40,6 +41,7 @@ pub use ignored::{Ignored, LeftOut};
 pub use meanwhile::{Start, changed_since};
 pub use overlay::OverlayXattrs;
 pub(crate) use overlay::same_file;
+pub use pace::{PATIENT, Progress, Watch};
 
 use crate::beneath;
 use crate::digest::Digest;
@@ -139,6 +141,8 @@ pub enum CollectFault {
     Name { path: String, source: PathFault },
     #[error("write into the run directory")]
     Store { source: io::Error },
+    #[error("reading it was interrupted")]
+    Stopped,
 }
 
 impl CollectFault {
@@ -153,12 +157,18 @@ pub fn collect(
     wanted: &Wanted<'_>,
     caps: &Caps,
     run: BorrowedFd<'_>,
+    watch: Watch<'_>,
 ) -> Result<Collected, CollectFault> {
-    let collected = collect_parts(sources, wanted, caps, run);
+    let collected = collect_parts(sources, wanted, caps, run, watch);
     if collected.is_err() {
-        remove_parts(run).map_err(|source| CollectFault::Store { source })?;
+        discard(run)?;
     }
     collected
+}
+
+/// Removes a result, or what there is of one.
+pub fn discard(run: BorrowedFd<'_>) -> Result<(), CollectFault> {
+    remove_parts(run).map_err(|source| CollectFault::Store { source })
 }
 
 fn collect_parts(
@@ -166,10 +176,11 @@ fn collect_parts(
     wanted: &Wanted<'_>,
     caps: &Caps,
     run: BorrowedFd<'_>,
+    watch: Watch<'_>,
 ) -> Result<Collected, CollectFault> {
     let stored = |source| CollectFault::Store { source };
     let store = Store::create(run).map_err(stored)?;
-    let mut found = walk::walk(sources, wanted, caps, &store)?;
+    let mut found = walk::walk(sources, wanted, caps, &store, watch)?;
     let mut output: Vec<&Change> = found.changes.iter().chain(&found.artifacts).collect();
     output.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     let manifest_sha256 = create(run, MANIFEST)
@@ -184,7 +195,7 @@ fn collect_parts(
     let flagged = flag::flags(&found.changes, |change| leads(change, &store), in_base).map_err(stored)?;
     let contents = patch::Contents { lower: sources.lower.as_fd(), store: &store };
     let file = create(run, PATCH).map_err(stored)?;
-    let patch = patch::write(&found.changes, &contents, caps.patch_bytes, file)?;
+    let patch = patch::write(&found.changes, &contents, caps.patch_bytes, file, watch)?;
     let record = Record {
         format: Format::V1,
         changes: found.changes,

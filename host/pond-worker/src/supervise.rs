@@ -86,6 +86,8 @@ pub struct Ended {
     pub output_bytes: u64,
     /// Streams of which something was not handed on.
     pub cut: Vec<Stream>,
+    /// Why the job's input ended before its end, if it did.
+    pub input_fault: Option<io::Error>,
 }
 
 /// Runs until the job and everything it started are gone. `sink` gets every piece of output in order, per stream, and must not
@@ -118,6 +120,7 @@ pub fn supervise(
         stopped: None,
         output_bytes: 0,
         cut: Vec::new(),
+        input_fault: None,
     };
     let ending = loop {
         if let Some(ending) = watch.turn(wiring.interrupt)? {
@@ -126,9 +129,9 @@ pub fn supervise(
     };
     watch.drain()?;
     let elapsed = started.elapsed();
-    let Watch { stopped, output_bytes, cut, running, .. } = watch;
+    let Watch { stopped, output_bytes, cut, input_fault, running, .. } = watch;
     let over = running.finish(ending)?;
-    Ok(Ended { over, stop: stopped.map(|(stop, _)| stop), elapsed, output_bytes, cut })
+    Ok(Ended { over, stop: stopped.map(|(stop, _)| stop), elapsed, output_bytes, cut, input_fault })
 }
 
 struct Watch<'a, S> {
@@ -144,6 +147,7 @@ struct Watch<'a, S> {
     stopped: Option<(Stop, Instant)>,
     output_bytes: u64,
     cut: Vec<Stream>,
+    input_fault: Option<io::Error>,
 }
 
 /// What became ready in one wait.
@@ -238,11 +242,19 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<String>> Watch<'_, S> {
     }
 
     fn feed(&mut self, ready: &Ready) -> Result<Fed, SuperviseFault> {
-        let fed = if ready.source { self.feeder.read() } else { Ok(Fed::GoOn) };
+        let fed = match ready.source.then(|| self.feeder.read()) {
+            None => Fed::GoOn,
+            Some(Ok(fed)) => fed,
+            // What the job made of the input it got is not lost for that.
+            Some(Err(fault)) => {
+                self.input_fault.get_or_insert(fault);
+                self.feeder.end()
+            }
+        };
         if ready.target {
             self.feeder.write().map_err(SuperviseFault::Input)?;
         }
-        fed.map_err(SuperviseFault::Input)
+        Ok(fed)
     }
 
     /// The job's terminal has arrived: input goes there, output comes from there, and it is as large as the person's.

@@ -13,7 +13,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::collect::{Caps, CollectFault, Collected, Ignored, OverlayXattrs, Sources, Wanted, collect};
+use crate::collect::{
+    Caps, CollectFault, Collected, Ignored, OverlayXattrs, PATIENT, Sources, Wanted, collect,
+};
 
 /// What a checkout holds, as far as a result can express it: no directories, no git metadata, no special files.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Entry>;
@@ -193,7 +195,7 @@ impl Overlay {
 fn collect_into_run(sources: &Sources, wanted: &Wanted<'_>, caps: &Caps) -> Result<Run, CollectFault> {
     let dir = tempfile::tempdir().unwrap();
     let fd = open(dir.path());
-    let collected = collect(sources, wanted, caps, fd.as_fd())?;
+    let collected = collect(sources, wanted, caps, fd.as_fd(), PATIENT)?;
     Ok(Run { collected, dir, fd })
 }
 

@@ -19,7 +19,7 @@ use pond_sandbox::native::{Exhibit, Job, Upper, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
 use pond_wire::jail::Console;
-use pond_worker::collect::{Caps, Collected, Ignored, OverlayXattrs, Sources, Wanted, collect};
+use pond_worker::collect::{Caps, Collected, Ignored, OverlayXattrs, PATIENT, Sources, Wanted, collect};
 use pond_worker::supervise::{Bounds, Ended, Stream, Wiring, supervise};
 
 use rustix::fs::MemfdFlags;
@@ -131,7 +131,7 @@ impl Range<'_> {
         let xattrs = OverlayXattrs::of_own_jobs();
         let wanted = Wanted { ignored: Ignored::Keep, artifacts: &[] };
         let sources = Sources { upper, lower, xattrs, above: None, start: None };
-        Ok(collect(&sources, &wanted, &Caps::default(), run.as_fd())?)
+        Ok(collect(&sources, &wanted, &Caps::default(), run.as_fd(), PATIENT)?)
     }
 }
 

@@ -17,7 +17,7 @@ use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::Console;
 use pond_worker::collect::{Above, Wanted, head_commit};
-use pond_worker::supervise::{Bounds, Ended, Wiring, supervise};
+use pond_worker::supervise::{Bounds, Ended, Stop, Wiring, supervise};
 
 use super::base::{Base, BaseSummary};
 use super::counter::Auditor;
@@ -25,12 +25,13 @@ use super::export::{self, Out};
 use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
 use super::outlet::{Delivered, Patience};
-use super::request::{Manner, View};
+use super::pace::{self, Pace};
+use super::request::{Asker, Manner, View};
 use super::sink::{Audience, Sinks};
 use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
-use super::verdict::Verdict;
+use super::verdict::{Shortfall, Verdict};
 use super::{Request, egress, new_name, terminal};
 use crate::runs::{self, RunInfo};
 
@@ -75,6 +76,8 @@ struct Seen {
     ended: Ended,
     shown: Delivered,
     network: NetworkSummary,
+    /// Readable when somebody wants pond to stop.
+    interrupt: Option<OwnedFd>,
 }
 
 /// What there is to tell besides how it ended.
@@ -85,6 +88,19 @@ struct Told {
     network: NetworkSummary,
     statement: StatementSummary,
     findings: Vec<Finding>,
+    undelivered: Vec<String>,
+    shortfall: Option<Shortfall>,
+}
+
+/// What did not get from the person to the job, or from the job to the person.
+fn undelivered(shown: Delivered, input_fault: Option<&std::io::Error>) -> Vec<String> {
+    let output = match shown {
+        Delivered::Failed(errno) => Some(format!("the job's output, of which the log has all: {errno}")),
+        Delivered::All | Delivered::NotAll => None,
+    };
+    let input =
+        input_fault.map(|fault| format!("the rest of the job's input, which ended early for it: {fault}"));
+    output.into_iter().chain(input).collect()
 }
 
 struct Attempt<'a> {
@@ -114,10 +130,11 @@ impl Attempt<'_> {
             View::Live => Base::live(self.checkout)?,
         };
         let prepared = statement::prepare(self.request, &directory, provider.state());
-        let Seen { mut ended, shown, network } = self.watch(provider, begun, base.checkout(), &directory)?;
+        let Seen { mut ended, shown, network, interrupt } =
+            self.watch(provider, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended, &base.checkout().named.path);
         let room = Room::of(&ended);
-        let findings = findings(self.request.policy, &ended, &verdict, room, &network);
+        let mut findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             self.request.begun.take();
             let command = self.request.argv.first().map_or("", String::as_str);
@@ -127,8 +144,19 @@ impl Attempt<'_> {
         let wanted = Wanted { ignored: self.request.ignored, artifacts: declared };
         let above = Above::find(self.checkout.as_fd());
         let head = head_commit(base.checkout().as_fd(), above.as_ref());
-        let gathered = gather(&mut ended, &base, above, &wanted, &directory)?;
-        let artifacts = export::artifacts(&directory, gathered.record(), declared, out.as_ref())?;
+        let pace = Pace::new(interrupt.as_ref().map(AsFd::as_fd), self.is_quiet())?;
+        let gathered = gather(&mut ended, &base, above, &wanted, &directory, &pace)?;
+        pace.finish();
+        findings.extend(gathered.finding());
+        let mut undelivered = undelivered(shown, ended.input_fault.as_ref());
+        let artifacts = match export::artifacts(&directory, gathered.record(), declared, out.as_ref()) {
+            // They are the run's as well, whatever became of the place they were wanted in.
+            Err(fault) if out.is_some() => {
+                undelivered.extend(out.take().map(|out| out.failed(&fault)));
+                export::artifacts(&directory, gathered.record(), declared, None)?
+            }
+            copied => copied?,
+        };
         let base = base.finish(gathered.record())?;
         if self.request.commission().is_some() {
             export::result_tree(&directory)?;
@@ -150,9 +178,16 @@ impl Attempt<'_> {
         };
         let statement = statement::state(&facts, prepared);
         let result = gathered.summary(&directory, artifacts);
-        let told = Told { shown, base, result, network, statement, findings };
-        let summary = self.summarise(&ended, around, verdict, told, directory);
-        self.keep(&summary, out.as_mut())?;
+        let shortfall = gathered.shortfall();
+        let told = Told { shown, base, result, network, statement, findings, undelivered, shortfall };
+        let mut summary = self.summarise(&ended, around, verdict, told, directory);
+        // With this the run is complete, and whoever was to get a copy of it can do no harm to it.
+        self.info(&summary).save(&summary.directory)?;
+        if let Some(mut out) = out
+            && let Err(fault) = out.fill(&summary.directory, &summary)
+        {
+            summary.fell_short(out.failed(&fault));
+        }
         Ok(summary)
     }
 
@@ -212,14 +247,29 @@ impl Attempt<'_> {
             Ok(Ended { stop: Some(_), .. }) | Err(_) => Patience::Short,
         };
         // Whatever happened, the terminal is whole again before anything is said on it.
-        let shown = sinks.finish(patience)?;
+        let shown = sinks.finish(patience);
         drop(person);
         let ended = ended?;
         let network = match watched {
             None => NetworkSummary::Closed,
             Some(watched) => NetworkSummary::Gateway(watched.finish()?),
         };
-        Ok(Seen { ended, shown, network })
+        let interrupt = match self.request.asker {
+            Asker::Person => {
+                if let Some(Stop::Interrupted) = ended.stop {
+                    pace::forget(interrupt);
+                }
+                Some(interrupt.try_clone_to_owned()?)
+            }
+            // A daemon that ends a job wants its result so far.
+            Asker::ControlPlane(_) => None,
+        };
+        Ok(Seen { ended, shown, network, interrupt })
+    }
+
+    /// Nobody watches a job that was given out, but its daemon.
+    fn is_quiet(&self) -> bool {
+        self.request.commission().is_some() || self.request.manner == Manner::Quiet
     }
 
     fn audience(&self) -> Audience<'_> {
@@ -261,7 +311,10 @@ impl Attempt<'_> {
             command: self.request.argv.to_vec(),
             profile: self.request.policy.profile().name(),
             backend: self.request.backend.name(),
-            exit_code: verdict.code(),
+            exit_code: verdict.code_with(match told.undelivered.as_slice() {
+                [] => told.shortfall,
+                [..] => Some(Shortfall::Failed),
+            }),
             verdict,
             elapsed: ended.elapsed,
             memory: Allowed::new(memory, around.memory_bytes),
@@ -269,6 +322,7 @@ impl Attempt<'_> {
             peak_memory_bytes: ended.over.usage.memory_peak_bytes,
             output_bytes: ended.output_bytes,
             shown: told.shown,
+            undelivered: told.undelivered,
             findings: told.findings,
             base: told.base,
             result: told.result,
@@ -279,16 +333,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// The last writes: with `run.json` the run is complete.
-    fn keep(&self, summary: &Summary, out: Option<&mut Out>) -> anyhow::Result<()> {
-        if let Some(out) = out {
-            out.fill(&summary.directory, summary)?;
-        }
+    fn info(&self, summary: &Summary) -> RunInfo {
         let changed = match &summary.result {
             Output::Collected(result) => Some(result.changed),
             Output::Nothing | Output::NotCollected { .. } => None,
         };
-        let info = RunInfo {
+        RunInfo {
             run: self.record.job().clone(),
             command: summary.command.clone(),
             checkout: self.checkout.named.path.clone(),
@@ -298,7 +348,6 @@ impl Attempt<'_> {
             elapsed_ms: u64::try_from(summary.elapsed.as_millis()).unwrap_or(u64::MAX),
             changed,
             findings: summary.findings.clone(),
-        };
-        info.save(&summary.directory)
+        }
     }
 }

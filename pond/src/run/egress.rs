@@ -282,3 +282,23 @@ fn is_ready(reports: BorrowedFd<'_>) -> anyhow::Result<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! What a job is given is written down for whoever wonders where it comes from.
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_variable_of_the_proxy_with_its_value() {
+        let document = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md"))
+            .replace("\\|", "|");
+        for (name, value) in proxy_environment(&PROXY.ip().to_string(), PROXY.port()) {
+            let row =
+                document.lines().find(|line| line.starts_with("| `") && line.contains(&format!("`{name}`")));
+            assert!(
+                row.is_some_and(|row| row.contains(&format!(" | `{value}` | "))),
+                "{name}={value}: {row:?}"
+            );
+        }
+    }
+}

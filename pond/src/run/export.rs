@@ -14,7 +14,7 @@ use pond_sandbox::state::StateDir;
 use pond_seal::result::Stream;
 use pond_worker::collect::{Record, copy_artifacts};
 use pond_worker::pack::pack_result;
-use pond_worker::path::RelPath;
+use pond_worker::path::{RelPath, quoted};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::gather::ArtifactSummary;
@@ -65,6 +65,11 @@ impl Out {
         Ok(Self { place, building, mark, is_complete: false })
     }
 
+    /// Says what became of it; what there is of it goes.
+    pub(super) fn failed(self, fault: &anyhow::Error) -> String {
+        format!("{}: {fault:#}", quoted("", self.place.as_os_str().as_bytes()))
+    }
+
     /// Copies what the run's directory holds, and the summary.
     pub(super) fn fill(&mut self, run: &Path, summary: &Summary) -> anyhow::Result<()> {
         for name in RESULT.into_iter().chain(ACCOUNT) {
@@ -93,9 +98,16 @@ impl Out {
 
 impl Drop for Out {
     fn drop(&mut self) {
-        if !self.is_complete
-            && let Err(fault) = std::fs::remove_dir_all(&self.building)
-        {
+        if self.is_complete {
+            return;
+        }
+        let removed = match std::fs::remove_dir_all(&self.building) {
+            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        // Where it is not gone a sweep will look, if this run is not kept.
+        let unmarked = removed.and_then(|()| std::fs::remove_file(&self.mark));
+        if let Err(fault) = unmarked {
             output::say(&format!(
                 "pond: warning: removing the unfinished {}: {fault}",
                 self.building.display()

@@ -2,8 +2,8 @@
 //! exit code and the logs stand.
 
 use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsFd;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -11,15 +11,20 @@ use anyhow::Context;
 use pond_sandbox::container::TransferFault;
 use pond_worker::collect::{
     Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted,
-    collect,
+    collect, discard,
 };
 use pond_worker::path::RelPath;
 use pond_worker::supervise::Ended;
 use serde::Serialize;
 
 use super::base::Base;
+use super::finding::{Finding, Kind};
+use super::pace::Pace;
+use super::verdict::Shortfall;
 
 const EDIT_RESULT: &str = "edit_result.json";
+const MAKE_ROOM: &str =
+    "make room in the state directory (`pond gc` removes old runs), or set POND_STATE_DIR, and run it again";
 
 /// What became of the job's files.
 #[derive(Debug, Serialize)]
@@ -69,6 +74,34 @@ pub(super) enum Gathered {
     Failed(CollectFault, Ignored),
     /// It did not come out of the container.
     Lost(TransferFault),
+    /// The host's disk did not keep what the job wrote, so nothing of it can be trusted.
+    Spoiled(io::Error, HostDisk),
+}
+
+/// The file system that the job's disk is a file on, as it is found afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostDisk {
+    Full,
+    HasRoom,
+}
+
+impl HostDisk {
+    fn of(run: &File) -> Self {
+        const LITTLE_BYTES: u64 = 1 << 20;
+        match rustix::fs::fstatvfs(run) {
+            Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < LITTLE_BYTES => Self::Full,
+            Ok(_) | Err(_) => Self::HasRoom,
+        }
+    }
+
+    fn lost(self) -> &'static str {
+        match self {
+            Self::Full => "the host's disk is full, and what the job wrote could not be kept there",
+            Self::HasRoom => {
+                "the host's disk failed or was full while the job ran, and what the job wrote could not be kept there"
+            }
+        }
+    }
 }
 
 /// Reads the result, now that nothing inside can change it any more.
@@ -78,6 +111,7 @@ pub(super) fn gather(
     above: Option<Above>,
     wanted: &Wanted<'_>,
     run: &Path,
+    pace: &Pace<'_>,
 ) -> anyhow::Result<Gathered> {
     if let Some(fault) = ended.over.lost.take() {
         return Ok(Gathered::Lost(fault));
@@ -88,28 +122,81 @@ pub(super) fn gather(
     let xattrs = OverlayXattrs::of_own_jobs();
     let directory = File::open(run).with_context(|| format!("opening {}", run.display()))?;
     let sources = Sources { upper, lower, xattrs, above, start: base.start() };
-    match collect(&sources, wanted, &Caps::default(), directory.as_fd()) {
-        Ok(collected) => {
-            save_edit_result(&collected, run)?;
-            Ok(Gathered::Collected(Box::new(collected)))
+    let watch = |progress| pace.go_on(progress);
+    let collected = collect(&sources, wanted, &Caps::default(), directory.as_fd(), &watch);
+    // Last of all: whatever was lost before it was read is known now.
+    if let Err(fault) = written.check() {
+        discard(directory.as_fd())?;
+        return Ok(Gathered::Spoiled(fault, HostDisk::of(&directory)));
+    }
+    Ok(match collected.and_then(|collected| with_edit_result(collected, run, directory.as_fd())) {
+        Ok(collected) => Gathered::Collected(Box::new(collected)),
+        Err(fault) => Gathered::Failed(fault, wanted.ignored),
+    })
+}
+
+fn with_edit_result(
+    collected: Collected,
+    run: &Path,
+    directory: BorrowedFd<'_>,
+) -> Result<Collected, CollectFault> {
+    match save_edit_result(&collected, run) {
+        Ok(()) => Ok(collected),
+        Err(source) => {
+            discard(directory)?;
+            Err(CollectFault::Store { source })
         }
-        Err(fault) => Ok(Gathered::Failed(fault, wanted.ignored)),
     }
 }
 
-fn save_edit_result(collected: &Collected, run: &Path) -> anyhow::Result<()> {
+fn save_edit_result(collected: &Collected, run: &Path) -> io::Result<()> {
     let Some(bytes) = &collected.edit_result else { return Ok(()) };
     let path = run.join(EDIT_RESULT);
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
-    file.write_all(bytes).with_context(|| format!("writing {}", path.display()))
+    let written = File::options().write(true).create_new(true).mode(0o600).open(&path);
+    let written = written.and_then(|mut file| file.write_all(bytes));
+    if written.is_err() {
+        // Half of it would pass for all of it.
+        let removed = std::fs::remove_file(&path);
+        removed.or_else(|fault| if fault.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(fault) })?;
+    }
+    written
 }
 
 impl Gathered {
     pub(super) fn record(&self) -> Option<&pond_worker::collect::Record> {
         match self {
             Self::Collected(collected) => Some(&collected.record),
-            Self::Nothing | Self::Failed(..) | Self::Lost(_) => None,
+            Self::Nothing | Self::Failed(..) | Self::Lost(_) | Self::Spoiled(..) => None,
         }
+    }
+
+    /// Whether pond failed, or was kept from finishing, where the job had a result. One that is too large is the job's doing.
+    pub(super) fn shortfall(&self) -> Option<Shortfall> {
+        match self {
+            Self::Spoiled(..) | Self::Failed(CollectFault::Store { .. }, _) => Some(Shortfall::Failed),
+            Self::Failed(CollectFault::Stopped, _) => Some(Shortfall::Interrupted),
+            Self::Nothing | Self::Collected(_) | Self::Lost(_) => None,
+            Self::Failed(
+                CollectFault::Exceeded { .. }
+                | CollectFault::Read { .. }
+                | CollectFault::Changed { .. }
+                | CollectFault::Name { .. },
+                _,
+            ) => None,
+        }
+    }
+
+    /// What the job did not get of the host's disk.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        let Self::Spoiled(..) = self else { return None };
+        Some(Finding {
+            kind: Kind::Disk,
+            code: "host_disk".to_owned(),
+            what: "the host's disk had no room for the job's, or failed".to_owned(),
+            count: 1,
+            rule: "a result is kept only if everything the job wrote was".to_owned(),
+            advice: MAKE_ROOM.to_owned(),
+        })
     }
 
     pub(super) fn summary(&self, run: &Path, artifacts: ArtifactSummary) -> Output {
@@ -118,6 +205,9 @@ impl Gathered {
             Self::Collected(collected) => Output::Collected(Box::new(summary(collected, run, artifacts))),
             Self::Failed(fault, ignored) => {
                 Output::NotCollected { reason: because(fault), advice: advice(fault, *ignored) }
+            }
+            Self::Spoiled(fault, disk) => {
+                Output::NotCollected { reason: format!("{}: {fault}", disk.lost()), advice: MAKE_ROOM }
             }
             Self::Lost(fault) => Output::NotCollected {
                 reason: because(fault),
@@ -171,7 +261,8 @@ fn advice(fault: &CollectFault, ignored: Ignored) -> &'static str {
             "run without --keep-ignored, and ask for what you need of it with --artifact"
         }
         (CollectFault::Changed { .. }, _) => "run again with --snapshot, or without editing the checkout",
-        (CollectFault::Store { .. }, _) => "make room in the state directory, or set POND_STATE_DIR",
+        (CollectFault::Store { .. }, _) => MAKE_ROOM,
+        (CollectFault::Stopped, _) => "run it again, and let pond read the result to its end",
         (CollectFault::Read { .. } | CollectFault::Name { .. }, _) => "the logs are complete",
     }
 }

@@ -16,6 +16,7 @@ mod given_out;
 mod listener;
 mod model;
 mod outlet;
+mod pace;
 mod record;
 mod request;
 mod rules;
@@ -56,6 +57,7 @@ use model::{Key, Wish};
 use outlet::{Outlet, Patience};
 use request::{Asker, Manner, Request, View};
 use summary::Summary;
+use verdict::Shortfall;
 pub(crate) use verdict::Verdict;
 
 use crate::audit::{self, Audit, Fate};
@@ -206,9 +208,19 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
         }
     };
     let (id, summary) = attempt::run(&mut provider, request, &checkout)?;
-    report(request.manner, &summary)?;
+    let returncode = match report(request.manner, &summary) {
+        Ok(()) => summary.exit_code,
+        Err(fault) => {
+            // The run is kept, and somebody may still read what goes here.
+            let kept = summary.directory.display();
+            output::say(&format!(
+                "pond: the summary could not be written: {fault:#}; the run is kept in {kept}"
+            ));
+            summary.verdict.code_with(Some(Shortfall::Failed))
+        }
+    };
     let timed_out = summary.verdict == Verdict::TimedOut;
-    Ok(Ran { id, returncode: summary.exit_code, elapsed: summary.elapsed, timed_out })
+    Ok(Ran { id, returncode, elapsed: summary.elapsed, timed_out })
 }
 
 /// The worker's own resolution over the block the flags spell, and the operator's settings around it.

@@ -59,7 +59,10 @@ pub(super) enum Patience<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivered {
     All,
+    /// The reader stalled.
     NotAll,
+    /// The reader's side failed, and got nothing from then on.
+    Failed(Errno),
 }
 
 impl Outlet {

@@ -15,6 +15,7 @@ use pond_worker::neutral::Neutraliser;
 use pond_worker::order::Wires;
 use pond_worker::supervise::Stream;
 use pond_worker::terminal::Filter;
+use rustix::io::Errno;
 
 use super::outlet::{Delivered, Outlet, Patience};
 
@@ -40,6 +41,8 @@ enum Shown {
     Raw(Outlet),
     Neutralised(Outlet, Box<Neutraliser>),
     Filtered(Outlet, Box<Filter>),
+    /// The reader's side failed. The log goes on, and so does the job.
+    Failed(Errno),
 }
 
 /// Who gets the job's output while it runs.
@@ -91,7 +94,10 @@ impl Sinks {
         match self.0.iter_mut().find(|(of, _)| *of == stream) {
             Some((_, sink)) => {
                 sink.log.take(bytes)?;
-                sink.shown.take(bytes)
+                Ok(sink.shown.take(bytes).unwrap_or_else(|fault| {
+                    sink.shown = Shown::failed(&fault);
+                    String::new()
+                }))
             }
             None => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "output of a stream the job does not have"))
@@ -100,12 +106,16 @@ impl Sinks {
     }
 
     /// Flushes what was held back waiting for the rest of a sequence, and switches back what the job switched.
-    pub(super) fn finish(self, patience: Patience<'_>) -> io::Result<Delivered> {
+    pub(super) fn finish(self, patience: Patience<'_>) -> Delivered {
         let mut delivered = Delivered::All;
         for (_, sink) in self.0 {
             let mut text = String::new();
             let outlet = match sink.shown {
                 Shown::Nothing => continue,
+                Shown::Failed(errno) => {
+                    delivered = Delivered::Failed(errno);
+                    continue;
+                }
                 Shown::Raw(outlet) => outlet,
                 Shown::Neutralised(outlet, neutraliser) => {
                     neutraliser.finish(&mut text);
@@ -116,16 +126,25 @@ impl Sinks {
                     outlet
                 }
             };
-            match outlet.finish(text.as_bytes(), patience)? {
-                Delivered::All => {}
-                Delivered::NotAll => delivered = Delivered::NotAll,
+            match outlet.finish(text.as_bytes(), patience) {
+                Ok(Delivered::All) => {}
+                Ok(less) => delivered = less,
+                Err(fault) => delivered = Delivered::Failed(errno_of(&fault)),
             }
         }
-        Ok(delivered)
+        delivered
     }
 }
 
+fn errno_of(fault: &io::Error) -> Errno {
+    Errno::from_io_error(fault).unwrap_or(Errno::IO)
+}
+
 impl Shown {
+    fn failed(fault: &io::Error) -> Self {
+        Self::Failed(errno_of(fault))
+    }
+
     fn on(stream: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(match stream.is_terminal() {
             true => Self::Neutralised(Outlet::new(stream)?, Box::default()),
@@ -135,7 +154,7 @@ impl Shown {
 
     fn outlet(&self) -> Option<&Outlet> {
         match self {
-            Self::Nothing => None,
+            Self::Nothing | Self::Failed(_) => None,
             Self::Raw(outlet) | Self::Neutralised(outlet, _) | Self::Filtered(outlet, _) => Some(outlet),
         }
     }
@@ -143,7 +162,7 @@ impl Shown {
     fn take(&mut self, bytes: &[u8]) -> io::Result<String> {
         let (mut text, mut answers) = (String::new(), String::new());
         match self {
-            Self::Nothing => {}
+            Self::Nothing | Self::Failed(_) => {}
             Self::Raw(outlet) => outlet.take(bytes)?,
             Self::Neutralised(outlet, neutraliser) => {
                 neutraliser.push(bytes, &mut text);

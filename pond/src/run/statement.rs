@@ -237,9 +237,10 @@ impl Facts<'_> {
                 patch: self.file(PATCH)?,
             },
             (Gathered::Nothing, None) => said::Output::Nothing {},
-            (Gathered::Collected(_) | Gathered::Failed(..) | Gathered::Lost(_), None) => {
-                said::Output::NotCollected {}
-            }
+            (
+                Gathered::Collected(_) | Gathered::Failed(..) | Gathered::Lost(_) | Gathered::Spoiled(..),
+                None,
+            ) => said::Output::NotCollected {},
         })
     }
 

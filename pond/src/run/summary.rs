@@ -14,7 +14,8 @@ use super::gather::{Output, ResultSummary};
 use super::outlet::Delivered;
 use super::statement::StatementSummary;
 use super::traffic::NetworkSummary;
-use super::verdict::Verdict;
+use super::verdict::{Shortfall, Verdict};
+use crate::output;
 
 /// A person reads so many lines of what was refused; `pond explain` has the rest.
 const SHOWN_FINDINGS: usize = 8;
@@ -38,6 +39,8 @@ pub(crate) struct Summary {
     pub(crate) output_bytes: u64,
     #[serde(skip)]
     pub(super) shown: Delivered,
+    /// What did not reach its place, and why. The run itself is complete.
+    pub(crate) undelivered: Vec<String>,
     /// What the job wanted and did not get.
     pub(crate) findings: Vec<Finding>,
     pub(crate) base: BaseSummary,
@@ -68,6 +71,12 @@ fn millis<S: serde::Serializer>(elapsed: &Duration, serializer: S) -> Result<S::
 }
 
 impl Summary {
+    /// One more thing that did not reach its place.
+    pub(super) fn fell_short(&mut self, what: String) {
+        self.undelivered.push(what);
+        self.exit_code = self.verdict.code_with(Some(Shortfall::Failed));
+    }
+
     /// A few lines for a person, each beginning with `pond:`. They come after everything the job said.
     pub(crate) fn lines(&self) -> String {
         let mut first = vec![self.verdict.sentence(), seconds(self.elapsed)];
@@ -101,7 +110,7 @@ impl Summary {
             );
         }
         match self.shown {
-            Delivered::All => {}
+            Delivered::All | Delivered::Failed(_) => {}
             Delivered::NotAll => {
                 let kept = self.directory.display();
                 line(&mut text, &format!("nobody took all of the output; it is complete in {kept}"));
@@ -125,6 +134,13 @@ impl Summary {
                 line(&mut text, &format!("result not collected: {reason}"));
                 line(&mut text, &format!("to get one: {advice}"));
             }
+        }
+        for what in &self.undelivered {
+            line(&mut text, &format!("not delivered: {}", output::plain(what)));
+        }
+        if self.exit_code != self.verdict.code() {
+            let (code, kept) = (self.exit_code, self.directory.display());
+            line(&mut text, &format!("that is why pond exits with {code}; the run is kept in {kept}"));
         }
         match &self.statement {
             StatementSummary::Signed { .. } => {}

@@ -23,6 +23,15 @@ pub(crate) enum Limit {
     Output,
 }
 
+/// What kept pond from doing all it should once the job had ended. The run is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shortfall {
+    /// Somebody interrupted it.
+    Interrupted,
+    /// It could not keep the result, or not hand everything over.
+    Failed,
+}
+
 const SIGKILL: u8 = 9;
 
 impl Verdict {
@@ -67,7 +76,19 @@ impl Verdict {
         }
     }
 
-    /// The exit code of pond itself.
+    /// The exit code of pond itself, where it also has something to say of its own. A job that pond ended has its code by that.
+    pub(super) fn code_with(&self, shortfall: Option<Shortfall>) -> u8 {
+        match (self, shortfall) {
+            (Self::Exited { .. } | Self::Signaled { .. }, Some(Shortfall::Failed)) => 125,
+            (Self::Exited { .. } | Self::Signaled { .. }, Some(Shortfall::Interrupted)) => 130,
+            (Self::Exited { .. } | Self::Signaled { .. }, None)
+            | (Self::TimedOut | Self::Killed { .. } | Self::Interrupted | Self::NotLaunched { .. }, _) => {
+                self.code()
+            }
+        }
+    }
+
+    /// The exit code of pond itself when it did all that it should.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Exited { code } => *code,

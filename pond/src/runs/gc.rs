@@ -1,6 +1,10 @@
 //! `pond gc`: sweeps what killed runs left, and removes old runs. A run that has its record is never touched.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::ErrorKind::NotFound;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,14 +12,13 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pond_sandbox::record;
 use pond_sandbox::state::StateDir;
+use pond_worker::apply::{Unfinished, all_unfinished};
 use serde::Serialize;
 
 use super::{RunInfo, clean_up, names, now, state};
 use crate::output;
 
 const KEPT: usize = 50;
-/// An apply of this run was cut short; what undoes it is in the run's directory.
-const UNFINISHED_APPLY: &str = "apply.journal";
 
 /// Clean up after killed runs and remove old ones. Without flags the newest 50 stay.
 #[derive(Debug, Args)]
@@ -71,7 +74,7 @@ fn collect(args: &GcArgs) -> anyhow::Result<Collected> {
                 false
             }
             Ok(None) => true,
-            Ok(Some(_)) if done.kept < keep || directory.join(UNFINISHED_APPLY).exists() => false,
+            Ok(Some(_)) if done.kept < keep || is_needed(&name, &directory)? => false,
             Ok(Some(info)) => least.is_none_or(|least| info.age(now()).is_some_and(|age| age > least)),
         };
         if goes {
@@ -83,6 +86,32 @@ fn collect(args: &GcArgs) -> anyhow::Result<Collected> {
         }
     }
     Ok(done)
+}
+
+/// An apply of this run was cut short, and what undoes it is in the run's directory. Where its checkout is gone, there is nothing
+/// left to undo.
+fn is_needed(name: &str, directory: &Path) -> anyhow::Result<bool> {
+    let opened = File::open(directory).with_context(|| format!("opening {}", directory.display()))?;
+    let unfinished = match all_unfinished(opened.as_fd()) {
+        Ok(unfinished) => unfinished,
+        Err(fault) => {
+            let fault = anyhow::Error::from(fault);
+            output::say(&format!("pond: warning: {name} is kept: {}", output::plain(&format!("{fault:#}"))));
+            return Ok(true);
+        }
+    };
+    for Unfinished { place, staging } in &unfinished {
+        let gone =
+            |place: &String| Path::new(place).symlink_metadata().is_err_and(|fault| fault.kind() == NotFound);
+        match place.as_ref().filter(|place| gone(place)) {
+            Some(place) => output::say(&output::plain(&format!(
+                "pond: an apply of {name} to {place} was cut short, and that directory is gone; if it was only moved, {staging} in it \
+                 holds the files as they were"
+            ))),
+            None => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 /// Run directories without a record. The records are read second: whatever began since then has one or is not listed.

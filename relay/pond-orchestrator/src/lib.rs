@@ -12,7 +12,7 @@ mod matcher;
 mod relay;
 pub mod serve;
 
-pub use follow::{follow_here, follow_there};
+pub use follow::{FeedFault, follow_here, follow_there};
 pub use link::{Link, LinkFault};
 pub use matcher::{Applicant, Asked, Bounds, Full, Intent, Matcher, Pairing, Ticket};
 pub use relay::Relay;

@@ -52,6 +52,9 @@ pub enum LinkFault {
     Broken(#[source] hyper::Error),
 }
 
+/// Why there is no answer; with the request, if no byte of it had left.
+struct Unsent(LinkFault, Option<Request<Full<Bytes>>>);
+
 /// Where the control plane is, and the connections to it.
 #[derive(Debug)]
 pub struct Link {
@@ -103,12 +106,31 @@ impl Link {
         mut request: Request<Bytes>,
     ) -> Result<Response<Body>, LinkFault> {
         request.headers_mut().insert(HOST, self.authority.clone());
-        let mut sender = match self.take_idle() {
-            Some(sender) => sender,
-            None => timeout(CONNECT_TIME, self.open()).await.map_err(|_| LinkFault::Late)??,
+        let mut request = request.map(Full::new);
+        while let Some(sender) = self.take_idle() {
+            match self.speak(sender, request).await {
+                Ok(response) => return Ok(response),
+                Err(Unsent(_, Some(unsent))) => request = unsent,
+                Err(Unsent(fault, None)) => return Err(fault),
+            }
+        }
+        let sender = timeout(CONNECT_TIME, self.open()).await.map_err(|_| LinkFault::Late)??;
+        self.speak(sender, request).await.map_err(|Unsent(fault, _)| fault)
+    }
+
+    async fn speak(
+        self: &Arc<Self>,
+        mut sender: Sender,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Body>, Unsent> {
+        let response = match timeout(ANSWER_TIME, sender.try_send_request(request)).await {
+            Err(_) => return Err(Unsent(LinkFault::Late, None)),
+            Ok(Err(mut fault)) => {
+                let unsent = fault.take_message();
+                return Err(Unsent(LinkFault::Broken(fault.into_error()), unsent));
+            }
+            Ok(Ok(response)) => response,
         };
-        let sent = timeout(ANSWER_TIME, sender.send_request(request.map(Full::new))).await;
-        let response = sent.map_err(|_| LinkFault::Late)?.map_err(LinkFault::Broken)?;
         let link = Arc::clone(self);
         Ok(response.map(|incoming| Body::new(Passing { incoming, line: Some((sender, link)) })))
     }

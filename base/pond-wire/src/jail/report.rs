@@ -105,7 +105,8 @@ pub enum Report {
     Started,
     /// The gateway's listeners stand; they travel with this report, in the plan's order.
     Doors,
-    /// Init finished its mounts; the upper layer travels with this report, and the master of the job's terminal if it has one.
+    /// Init finished its mounts; the upper layer travels with this report, the job's view of it, and the master of the job's
+    /// terminal if it has one.
     Prepared,
     /// A step failed with this errno; the job did not run.
     Failed { step: Step, errno: i32 },

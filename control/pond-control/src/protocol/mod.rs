@@ -158,7 +158,7 @@ impl Door {
         }
         let detail = json!({"code": problem.code, "status": problem.status.as_u16()});
         let note = self.plane.store.note((actor, Action::RequestRefused), route.path(), detail, now);
-        if note.await.is_err() {}
+        if let Err(_refused_all_the_same) = note.await {}
     }
 }
 

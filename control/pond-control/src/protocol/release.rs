@@ -160,7 +160,7 @@ fn pour(file: File, size: u64, to: &mpsc::Sender<std::io::Result<Bytes>>) {
             Ok(0) => return,
             Ok(read) => read,
             Err(fault) => {
-                if to.blocking_send(Err(fault)).is_err() {}
+                if let Err(_gone) = to.blocking_send(Err(fault)) {}
                 return;
             }
         };

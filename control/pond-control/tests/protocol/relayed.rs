@@ -76,7 +76,7 @@ pub(crate) async fn a_poll_that_waits_is_answered_when_a_job_comes(world: &mut W
         until(&relay, (0, 1)).await;
         let run = world.submit(&plain()).await;
         let (mut worker, offer) = polling.await.unwrap();
-        let offer = offer.expect("a job before the minute was over");
+        let offer = offer.unwrap_or_else(|| panic!("no job within a minute"));
         assert_eq!(offer.run, run.to_string());
         worker.acknowledge(&offer).await.unwrap();
         let envelope = finished(&mut worker, &offer).await;

@@ -151,7 +151,7 @@ pub(crate) async fn a_control_plane_that_restarts_goes_on(world: &mut World) {
         match step {
             0 => drop(worker.acknowledge(&offer).await.unwrap()),
             1 => assert_eq!(worker.seal(&offer, "claude").await.unwrap(), Ok(b"sk-of-acme".to_vec())),
-            2 => drop(worker.stream(&offer, orch::Stream::Stderr, b"").await),
+            2 => assert_eq!(worker.stream(&offer, orch::Stream::Stderr, b"").await.bytes, 0),
             _ => {
                 let envelope = finished(&mut worker, &offer).await;
                 worker.complete(&offer, envelope).await.unwrap();

@@ -187,7 +187,7 @@ impl Worker {
 
     /// A job that was begun.
     pub(crate) async fn begun(&mut self) -> Offer {
-        let offer = self.poll().await.unwrap().expect("a job");
+        let offer = self.poll().await.unwrap().unwrap_or_else(|| panic!("no job for {}", self.name));
         assert!((59..=60).contains(&self.acknowledge(&offer).await.unwrap()));
         offer
     }

@@ -175,8 +175,9 @@ async fn plane(
 ) -> Arc<Plane> {
     let ring = KeyRing::parse(ring).unwrap();
     let store = Store::open(address, ring, Rules::default(), clock()).await.unwrap();
-    let (operator, files, bell) = (Operator::default(), files.to_owned(), Bell::default());
-    Arc::new(Plane { store, key, settings, operator, files, bell, clock })
+    let (operator, bell) = (Operator::default(), Bell::default());
+    let (files, vault) = (files.to_owned(), files.join("vault.keys"));
+    Arc::new(Plane { store, key, settings, operator, files, vault, bell, clock })
 }
 
 pub(crate) async fn listen(router: Router) -> (SocketAddr, JoinHandle<()>) {

@@ -141,11 +141,11 @@ impl Container {
         groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
         let incoming = match parcel {
             None => None,
-            Some(parcel) => self.send(&container, &facts, parcel, &stage.upper)?,
+            Some(parcel) => self.send(&container, &facts, parcel, &stage.layer.upper)?,
         };
         let first_user = plan::first_user(&facts);
         let order = Order { plan, kernel: self.runtime.kernel, transfer: self.runtime.transfer };
-        let upper = stage.upper;
+        let layer = stage.layer;
         self.connect(Connection {
             container,
             image,
@@ -155,7 +155,7 @@ impl Container {
             process,
             groups,
             order,
-            upper,
+            layer,
             range,
             nonce,
             first_user,

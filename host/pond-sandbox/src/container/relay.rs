@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::canary::{Mismatch, Nonce, Outside, Program, judge};
 use super::frames::{Frames, FramesFault};
+use super::stage::Layer;
 use super::transfer::{Incoming, TransferFault};
 use crate::native::STOP_WORD;
 use crate::native::cgroup::{CgroupFault, Foreign, Usage};
@@ -70,7 +71,7 @@ pub(super) struct Relay {
     pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: Option<OwnedFd>,
     pub(super) stderr: Option<OwnedFd>,
-    pub(super) upper: OwnedFd,
+    pub(super) layer: Layer,
     pub(super) start: Start,
     pub(super) kernel: Kernel,
     /// Pond's own file, which is pid 1.
@@ -373,9 +374,9 @@ impl Relay {
     }
 
     fn pass_on(&mut self, report: Report, transit: &mut Transit) -> Result<(), RelayFault> {
-        let upper = [self.upper.as_fd()];
+        let layer = [self.layer.upper.as_fd(), self.layer.view.as_fd()];
         let descriptors: &[BorrowedFd<'_>] = match report {
-            Report::Prepared => &upper,
+            Report::Prepared => &layer,
             Report::Exited { .. } | Report::Signaled { .. } => {
                 // While pid 1 waits for a farewell its control groups are there to be read.
                 transit.usage = Some(self.groups.usage().map_err(RelayFault::Counters)?);

@@ -36,8 +36,14 @@ pub enum StageFault {
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) directory: PathBuf,
-    /// The upper layer, for whoever collects the result.
+    pub(super) layer: Layer,
+}
+
+/// The upper layer and the job's view of it, for whoever collects the result.
+#[derive(Debug)]
+pub(super) struct Layer {
     pub(super) upper: OwnedFd,
+    pub(super) view: OwnedFd,
 }
 
 impl Stage {
@@ -58,8 +64,9 @@ impl Stage {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let at = rustix::fs::open(&directory, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         let (report, said) = launcher.stage(plan, at.as_fd(), scenery)?.ok_or(StageFault::Gone)?;
-        match (report, said.into_iter().next()) {
-            (Report::Prepared, Some(upper)) => Ok(Self { directory, upper }),
+        let mut said = said.into_iter();
+        match (report, said.next().zip(said.next())) {
+            (Report::Prepared, Some((upper, view))) => Ok(Self { directory, layer: Layer { upper, view } }),
             (Report::Failed { step, errno }, _) => {
                 Err(StageFault::Step { step, source: io::Error::from_raw_os_error(errno) })
             }

@@ -15,6 +15,7 @@ mod running;
 mod scratch;
 mod toolchain;
 mod tools;
+mod upper;
 
 pub(crate) use ids::{IdRange, IdsFault, take_range};
 pub(crate) use launch::Ends;
@@ -26,7 +27,8 @@ pub(crate) use plan::{Facts, plan};
 pub use reap::{SweepFault, Swept, abandon, sweep};
 pub use remedy::{in_the_way, remedy};
 pub(crate) use running::{Death, STOP_WORD};
-pub use running::{Ending, Over, Running, RunningFault, Streams, Upper};
+pub use running::{Ending, Over, Running, RunningFault, Streams};
 pub(crate) use scratch::{Quota, ScratchFault, disk};
 pub(crate) use toolchain::{Place, is_usual, probe as places};
 pub use tools::{Provided, Tool, ToolFault};
+pub use upper::Upper;

@@ -12,6 +12,7 @@ use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
+use super::upper::Upper;
 use crate::container::{Attended, ContainerFault, Isolation, TransferFault};
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,10 @@ pub enum RunningFault {
     Container(#[from] Box<ContainerFault>),
     #[error("the thread that stays with the container ended badly")]
     Attendant,
+    #[error("watching the job's disk")]
+    Disk(#[source] std::io::Error),
+    #[error("the job's disk was announced without the job's view of it")]
+    NoView,
 }
 
 /// Our ends of the job's pipes.
@@ -71,7 +76,7 @@ pub struct Running {
     pub doors: Option<Vec<OwnedFd>>,
     report: OwnedFd,
     init: Option<OwnedFd>,
-    upper: Option<OwnedFd>,
+    upper: Option<Upper>,
     ending: Option<Ending>,
     lifeline: OwnedFd,
     /// After the lifeline: letting go of a container waits until it has gone.
@@ -129,37 +134,6 @@ pub struct Over {
     pub lost: Option<TransferFault>,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
-}
-
-/// What a dead job wrote, for reading until it is dropped. Then it is gone, and nothing of it is written to disk first.
-#[derive(Debug)]
-pub struct Upper(OwnedFd);
-
-impl AsFd for Upper {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Drop for Upper {
-    fn drop(&mut self) {
-        // Only an image can be shut down, and only by root; memory has nothing to write back in the first place.
-        if self.holds_much()
-            && let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.0)
-        {}
-    }
-}
-
-impl Upper {
-    /// Whether writing it back could take longer than the shutdown, which the kernel announces on the console first.
-    fn holds_much(&self) -> bool {
-        const FEW_BYTES: u64 = 1 << 20;
-        const FEW_FILES: u64 = 256;
-        rustix::fs::fstatvfs(&self.0).map_or(true, |disk| {
-            disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize) > FEW_BYTES
-                || disk.f_files.saturating_sub(disk.f_ffree) > FEW_FILES
-        })
-    }
 }
 
 /// Init lets go of its socket a moment before it leaves its groups. Not a proof that it did: removing them is.
@@ -232,19 +206,20 @@ impl Running {
                 Ok(Some(self.ending.unwrap_or(unsaid)))
             }
             Some((report, descriptors)) => {
-                self.note(report, descriptors);
+                self.note(report, descriptors)?;
                 Ok(None)
             }
         }
     }
 
-    fn note(&mut self, report: Report, descriptors: Vec<OwnedFd>) {
+    fn note(&mut self, report: Report, descriptors: Vec<OwnedFd>) -> Result<(), RunningFault> {
         let mut descriptors = descriptors.into_iter();
         match report {
             Report::Started => self.init = descriptors.next(),
             Report::Doors => self.doors = Some(descriptors.collect()),
             Report::Prepared => {
-                self.upper = descriptors.next();
+                let (layer, view) = descriptors.next().zip(descriptors.next()).ok_or(RunningFault::NoView)?;
+                self.upper = Some(Upper::new(layer, view).map_err(RunningFault::Disk)?);
                 self.terminal = descriptors.next();
             }
             Report::Failed { step, errno } => self.ending = Some(cause(self.ending, step, errno)),
@@ -255,6 +230,7 @@ impl Running {
                 self.ending.get_or_insert(Ending::Signaled { signal, usage });
             }
         }
+        Ok(())
     }
 
     /// A step of the launch failed, whether or not everybody has let go by now.
@@ -310,7 +286,7 @@ impl Running {
                 (usage, isolation, lost)
             }
         };
-        Ok(Over { ending, usage, isolation, lost, upper: self.upper.map(Upper) })
+        Ok(Over { ending, usage, isolation, lost, upper: self.upper })
     }
 }
 

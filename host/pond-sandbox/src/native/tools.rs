@@ -4,6 +4,8 @@
 //! tool find itself there. Credentials and configuration files are on no list. A source that is a link is refused: it would
 //! show whatever it points at.
 
+mod nvm;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,13 +28,15 @@ pub enum ToolFault {
     Read { tool: &'static str, path: PathBuf, source: io::Error },
     #[error("tool {tool}: the path {path:?} is not UTF-8")]
     Name { tool: &'static str, path: PathBuf },
+    #[error("tool nvm")]
+    Nvm(#[from] nvm::NvmFault),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     /// rustup's toolchains, cargo's programs and its downloaded crates.
     Cargo,
-    /// The node version nvm has as its default.
+    /// The node version that nvm's default leads to.
     Nvm,
     /// The Python version pyenv has as its global one.
     Pyenv,
@@ -109,7 +113,7 @@ impl Tool {
                 piece(home.join(".cargo/git"), "git", directory, false),
             ],
             Self::Nvm => {
-                let version = self.version(&home.join(".nvm/alias/default"))?;
+                let version = nvm::default_version(&home.join(".nvm"))?;
                 vec![piece(home.join(".nvm/versions/node").join(version), "version", directory, true)]
             }
             Self::Pyenv => {

@@ -1,11 +1,12 @@
-//! What an apply is about to do, on disk before it does it, in the run directory.
+//! What an apply is about to do, on disk before it does it, in the run directory. Every checkout that a run is applied to has a
+//! journal of its own there, so that one of them that is gone, or half done, stands in nobody else's way.
 //!
 //! The journal names the staging directory, the steps and the phase; which steps were taken is read from the file
 //! system itself, so no write is needed between two steps.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -15,8 +16,8 @@ use super::{ApplyRefused, STAGING_PREFIX};
 use crate::path::RelPath;
 use crate::{beneath, fault};
 
-const JOURNAL: &str = "apply.journal";
-const NEXT: &str = "apply.journal.next";
+const PREFIX: &str = "apply-";
+const SUFFIX: &str = ".journal";
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +25,9 @@ pub(super) struct Journal {
     pub(super) staging: String,
     /// Where the staging directory is.
     pub(super) tree: Tree,
+    /// What that was called then, if anybody can write it down.
+    #[serde(default)]
+    pub(super) place: Option<String>,
     pub(super) phase: Phase,
     pub(super) steps: Vec<Step>,
     /// Directories to make, parents first.
@@ -44,6 +48,11 @@ impl Tree {
     pub(super) fn of(root: BorrowedFd<'_>) -> Result<Self, ApplyRefused> {
         let stat = rustix::fs::fstat(root).map_err(|errno| ApplyRefused::Open { source: errno.into() })?;
         Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    /// A device may get another number when it is mounted again, so it is no part of the name.
+    fn journal(self) -> String {
+        format!("{PREFIX}{:x}{SUFFIX}", self.inode)
     }
 }
 
@@ -79,14 +88,17 @@ pub(super) enum Action {
 
 impl Journal {
     /// Chooses a staging name and writes it down before it exists.
-    pub(super) fn begin(run: BorrowedFd<'_>, tree: Tree) -> Result<Self, ApplyRefused> {
+    pub(super) fn begin(run: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<Self, ApplyRefused> {
+        let tree = Tree::of(root)?;
+        let named = std::fs::read_link(format!("/proc/self/fd/{}", root.as_raw_fd())).ok();
+        let place = named.and_then(|path| path.into_os_string().into_string().ok());
         let failed = |errno: Errno| ApplyRefused::Journal { source: errno.into() };
         let mut random = [0_u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
         let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let staging = format!("{STAGING_PREFIX}{suffix}");
         let (steps, made, gone) = (Vec::new(), Vec::new(), Vec::new());
-        let mut journal = Self { staging, tree, phase: Phase::Staging, steps, made, gone };
+        let mut journal = Self { staging, tree, place, phase: Phase::Staging, steps, made, gone };
         journal.advance(run, Phase::Staging)?;
         Ok(journal)
     }
@@ -103,15 +115,38 @@ impl Journal {
     }
 
     fn write(&self, run: BorrowedFd<'_>) -> io::Result<()> {
-        remove_if_there(run, NEXT)?;
-        let mut file = File::from(beneath::create_file(run, NEXT.as_bytes(), Mode::RUSR | Mode::WUSR)?);
+        let name = self.tree.journal();
+        let next = format!("{name}.next");
+        remove_if_there(run, &next)?;
+        let mut file = File::from(beneath::create_file(run, next.as_bytes(), Mode::RUSR | Mode::WUSR)?);
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_data()?;
-        Ok(rustix::fs::renameat(run, NEXT, run, JOURNAL)?)
+        Ok(rustix::fs::renameat(run, next, run, name)?)
     }
 
-    pub(super) fn load(run: BorrowedFd<'_>) -> Result<Option<Self>, ApplyRefused> {
-        let file = match beneath::open_file(run, JOURNAL.as_bytes()) {
+    /// The journal of an apply to the tree at `root`, if there is one.
+    pub(super) fn load(run: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<Option<Self>, ApplyRefused> {
+        Self::read(run, Tree::of(root)?.journal().as_bytes())
+    }
+
+    /// Every journal of a run.
+    pub(super) fn all(run: BorrowedFd<'_>) -> Result<Vec<Self>, ApplyRefused> {
+        let failed = |errno: Errno| ApplyRefused::Journal { source: errno.into() };
+        let listed = beneath::open_dir(run, b"").map_err(failed)?;
+        let mut names = Vec::new();
+        beneath::each_name(listed.as_fd(), failed, |name| {
+            let name = name.to_bytes();
+            if name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes()) {
+                names.push(name.to_vec());
+            }
+            Ok(())
+        })?;
+        let journals = names.iter().map(|name| Self::read(run, name));
+        Ok(journals.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    fn read(run: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Self>, ApplyRefused> {
+        let file = match beneath::open_file(run, name) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(ApplyRefused::Journal { source: errno.into() }),
@@ -128,8 +163,8 @@ impl Journal {
             || (self.tree.inode == tree.inode && beneath::open_dir(root, self.staging.as_bytes()).is_ok()))
     }
 
-    pub(super) fn remove(run: BorrowedFd<'_>) -> Result<(), ApplyRefused> {
-        let removed = remove_if_there(run, JOURNAL);
+    pub(super) fn remove(&self, run: BorrowedFd<'_>) -> Result<(), ApplyRefused> {
+        let removed = remove_if_there(run, &self.tree.journal());
         fault::point();
         removed.map_err(|source| ApplyRefused::Journal { source })
     }

@@ -101,9 +101,10 @@ impl Scene {
     }
 
     fn leaves_no_trace(&self) -> bool {
-        let journal = self.run.dir.path().join("apply.journal");
+        let mut kept = fs::read_dir(self.run.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let has_journal = kept.any(|name| name.as_encoded_bytes().starts_with(b"apply-"));
         let mut names = fs::read_dir(self.checkout.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        !journal.exists() && names.all(|name| !is_staging_name(name.as_encoded_bytes()))
+        !has_journal && names.all(|name| !is_staging_name(name.as_encoded_bytes()))
     }
 }
 

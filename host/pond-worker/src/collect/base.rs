@@ -13,6 +13,7 @@ use super::CollectFault;
 use super::caps::Budget;
 use super::change::{Leaf, Mode};
 use super::overlay::same_file;
+use super::pace::or_stopped;
 use crate::digest::Digest;
 use crate::path::quoted;
 use crate::{beneath, object};
@@ -27,7 +28,11 @@ pub(crate) enum Base {
     Unusable,
 }
 
-pub(crate) fn look(lower: BorrowedFd<'_>, path: &[u8], budget: &mut Budget) -> Result<Base, CollectFault> {
+pub(crate) fn look(
+    lower: BorrowedFd<'_>,
+    path: &[u8],
+    budget: &mut Budget<'_>,
+) -> Result<Base, CollectFault> {
     let handle = match beneath::open_handle(lower, path) {
         Ok(handle) => handle,
         Err(errno) if beneath::is_absent(errno) => return Ok(Base::Absent),
@@ -74,7 +79,12 @@ pub(super) fn link_leaf(target: &[u8]) -> Leaf {
     Leaf { mode: Mode::Link, size, sha256: Digest::of(target) }
 }
 
-fn file(lower: BorrowedFd<'_>, path: &[u8], seen: &Stat, budget: &mut Budget) -> Result<Base, CollectFault> {
+fn file(
+    lower: BorrowedFd<'_>,
+    path: &[u8],
+    seen: &Stat,
+    budget: &mut Budget<'_>,
+) -> Result<Base, CollectFault> {
     let fd = match beneath::open_file(lower, path) {
         Err(Errno::ACCESS | Errno::PERM) => return Ok(Base::Unusable),
         opened => opened.map_err(|errno| CollectFault::read(path, errno))?,
@@ -82,8 +92,9 @@ fn file(lower: BorrowedFd<'_>, path: &[u8], seen: &Stat, budget: &mut Budget) ->
     let stat = rustix::fs::fstat(&fd).map_err(|errno| CollectFault::read(path, errno))?;
     let size = beneath::size(&stat);
     budget.spend_bytes(size)?;
-    let read = object::digest_of(&mut File::from(fd), size)
-        .map_err(|source| CollectFault::Read { path: quoted("", path), source })?;
+    let read = object::digest_of(&mut budget.paced(File::from(fd)), size).map_err(|source| {
+        or_stopped(source, |source| CollectFault::Read { path: quoted("", path), source })
+    })?;
     if !same_file(seen, &stat) || read.size != size {
         return Err(CollectFault::Changed { path: quoted("", path) });
     }

@@ -4,8 +4,10 @@
 //! pass for all of it.
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 use super::CollectFault;
+use super::pace::{PATIENT, Paced, Progress, Watch};
 
 /// The limits of one collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,24 +63,25 @@ impl fmt::Display for Cap {
 /// Longer paths cannot be named to the kernel, so no tool on the host could use them either.
 pub(super) const PATH_BYTES: usize = 4095;
 
-/// What is left of the whole-result limits.
-#[derive(Debug)]
-pub(crate) struct Budget {
+/// What is left of the whole-result limits, and who watches it being spent.
+pub(crate) struct Budget<'a> {
     caps: Caps,
     entries: u64,
     path_text: u64,
     bytes: u64,
+    watch: Watch<'a>,
 }
 
-impl Budget {
-    pub(super) fn new(caps: &Caps) -> Self {
-        Self { caps: *caps, entries: caps.entries, path_text: caps.path_text, bytes: caps.total_bytes }
+impl<'a> Budget<'a> {
+    pub(super) fn new(caps: &Caps, watch: Watch<'a>) -> Self {
+        let Caps { entries, path_text, total_bytes: bytes, .. } = *caps;
+        Self { caps: *caps, entries, path_text, bytes, watch }
     }
 
     /// For a tree that is only compared with a record, whose sizes were checked when it was made.
     pub(crate) fn unlimited() -> Self {
         let (entries, path_text, total_bytes, file_bytes) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
-        Self::new(&Caps { entries, path_text, total_bytes, file_bytes, ..Caps::default() })
+        Self::new(&Caps { entries, path_text, total_bytes, file_bytes, ..Caps::default() }, PATIENT)
     }
 
     pub(super) fn caps(&self) -> &Caps {
@@ -86,7 +89,23 @@ impl Budget {
     }
 
     pub(super) fn spend_entry(&mut self) -> Result<(), CollectFault> {
-        spend(&mut self.entries, 1, Cap::Entries, self.caps.entries)
+        spend(&mut self.entries, 1, Cap::Entries, self.caps.entries)?;
+        match (self.watch)(self.progress()) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(CollectFault::Stopped),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::Reading {
+            entries: self.caps.entries.saturating_sub(self.entries),
+            bytes: self.caps.total_bytes.saturating_sub(self.bytes),
+        }
+    }
+
+    /// A file to be read under the eyes of whoever watches.
+    pub(super) fn paced<R>(&self, inner: R) -> Paced<'a, R> {
+        Paced { inner, watch: self.watch, progress: self.progress() }
     }
 
     pub(super) fn spend_path(&mut self, path: &[u8]) -> Result<(), CollectFault> {

@@ -127,6 +127,23 @@ pub(super) fn moved_above(
     Ok(moved)
 }
 
+/// True when something may have been taken away at `path`, where nothing is: the nearest directory above it that is there was
+/// changed since the start.
+pub(super) fn taken_away_since(
+    lower: BorrowedFd<'_>,
+    path: &[u8],
+    start: Start,
+) -> Result<bool, CollectFault> {
+    let mut path = path;
+    while let Some(end) = path.iter().rposition(|byte| *byte == b'/') {
+        path = path.get(..end).unwrap_or_default();
+        if let Some(stat) = look(lower, path)? {
+            return Ok(start.precedes(&stat));
+        }
+    }
+    Ok(look(lower, b"")?.is_some_and(|root| start.precedes(&root)))
+}
+
 fn look(lower: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Stat>, CollectFault> {
     let handle = match beneath::open_handle(lower, path) {
         Ok(handle) => handle,

@@ -33,13 +33,21 @@ impl OverlayXattrs {
 /// One entry of the upper layer.
 #[derive(Debug)]
 pub(super) enum Upper {
-    File(File, Stat),
+    File(File, Stat, Origin),
     Link(Vec<u8>),
     Directory,
     Whiteout,
     Refused(Reason),
     /// The name denotes something else than a moment ago.
     Unsteady,
+}
+
+/// Where a file of the upper layer began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Job,
+    /// As a copy of one of the base, under this name or another.
+    Base,
 }
 
 /// What an upper directory says about the base directory below it.
@@ -57,10 +65,12 @@ impl OverlayXattrs {
             (Self::Trusted, Mark::Redirect) => "trusted.overlay.redirect",
             (Self::Trusted, Mark::Metacopy) => "trusted.overlay.metacopy",
             (Self::Trusted, Mark::Whiteout) => "trusted.overlay.whiteout",
+            (Self::Trusted, Mark::Origin) => "trusted.overlay.origin",
             (Self::User, Mark::Opaque) => "user.overlay.opaque",
             (Self::User, Mark::Redirect) => "user.overlay.redirect",
             (Self::User, Mark::Metacopy) => "user.overlay.metacopy",
             (Self::User, Mark::Whiteout) => "user.overlay.whiteout",
+            (Self::User, Mark::Origin) => "user.overlay.origin",
         }
     }
 
@@ -117,7 +127,8 @@ impl OverlayXattrs {
         if stat.st_size == 0 && self.has(Mark::Whiteout, fd.as_fd())? {
             return Ok(Upper::Whiteout);
         }
-        Ok(Upper::File(File::from(fd), stat))
+        let origin = if self.has(Mark::Origin, fd.as_fd())? { Origin::Base } else { Origin::Job };
+        Ok(Upper::File(File::from(fd), stat, origin))
     }
 }
 
@@ -127,6 +138,7 @@ enum Mark {
     Redirect,
     Metacopy,
     Whiteout,
+    Origin,
 }
 
 /// An absent attribute, or a file system without them, is no mark.

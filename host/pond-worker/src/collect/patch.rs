@@ -14,6 +14,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
 use super::CollectFault;
 use super::change::{Change, Delta, Leaf};
+use super::pace::{Progress, Watch};
 use crate::path::{RelPath, quoted};
 pub(super) use source::Contents;
 use source::Side;
@@ -31,13 +32,17 @@ pub(super) fn write(
     contents: &Contents<'_>,
     cap: u64,
     file: File,
+    watch: Watch<'_>,
 ) -> Result<Written, CollectFault> {
     let mut out = Capped { inner: BufWriter::new(file), kept: 0, room: 0, is_over: false };
     // Undone attempts cost time as well: twice the cap in all, kept or not.
     let mut attempts = cap.saturating_mul(2);
     let mut effort = text::Effort::new();
     let mut omitted = Vec::new();
-    for change in in_order(changes, cap) {
+    for (done, change) in in_order(changes, cap).into_iter().enumerate() {
+        if watch(Progress::WritingPatch { done, of: changes.len() }).is_break() {
+            return Err(CollectFault::Stopped);
+        }
         out.room = cap.saturating_sub(out.kept).min(attempts);
         let start = out.kept;
         let rendered = render(change, contents, &mut effort, &mut out);

@@ -5,6 +5,7 @@ mod acts;
 mod hostile;
 mod ignored;
 mod patches;
+mod stopped;
 
 use super::*;
 use crate::testkit::{Overlay, file, script, tree};

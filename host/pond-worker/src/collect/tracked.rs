@@ -52,6 +52,14 @@ impl Tracked {
         }
     }
 
+    /// Whether git is known to know this file, where not knowing would be no reason.
+    pub(super) fn surely_has(&self, file: &[u8]) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::Known(paths) => paths.contains(file),
+        }
+    }
+
     /// Whether git knows anything below a directory.
     pub(super) fn has_below(&self, directory: &[u8]) -> bool {
         let prefix = [directory, b"/"].concat();

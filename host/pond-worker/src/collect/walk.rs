@@ -20,6 +20,7 @@ use super::change::{Change, Reason, Rejected};
 use super::ignored::{LeftOut, Reader, RuleFile, Scope};
 use super::meanwhile::moved_above;
 use super::overlay::{DirectoryMark, Upper};
+use super::pace::Watch;
 use super::tracked::Tracked;
 use super::{CollectFault, Sources, Wanted};
 use crate::object::Store;
@@ -44,6 +45,7 @@ pub(super) fn walk(
     wanted: &Wanted<'_>,
     caps: &Caps,
     store: &Store,
+    watch: Watch<'_>,
 ) -> Result<Findings, CollectFault> {
     let mut rules = Reader::new(sources.lower.as_fd(), wanted.ignored);
     let scope = rules.repository(sources.above.as_ref());
@@ -53,7 +55,7 @@ pub(super) fn walk(
         store,
         rules,
         index: OnceCell::new(),
-        budget: Budget::new(caps),
+        budget: Budget::new(caps, watch),
         tasks: vec![Task::Merge(Place { path: Vec::new(), depth: 0 }, Cover::Merged, scope)],
         left_out: BTreeMap::new(),
         found: Findings::default(),
@@ -99,7 +101,7 @@ struct Walk<'a> {
     rules: Reader<'a>,
     /// Read when a rule first matches something of the base.
     index: OnceCell<Tracked>,
-    budget: Budget,
+    budget: Budget<'a>,
     tasks: Vec<Task>,
     left_out: BTreeMap<RuleFile, u64>,
     found: Findings,
@@ -147,8 +149,8 @@ impl Walk<'_> {
         };
         let entry = self.sources.xattrs.entry(fd, name);
         match entry.map_err(|errno| CollectFault::read(&child.path, errno))? {
-            Upper::File(file, stat) => match self.part(&child, scope)? {
-                Part::Result => self.file(child, file, &stat),
+            Upper::File(file, stat, origin) => match self.part(&child, scope)? {
+                Part::Result => self.file(child, file, &stat, origin),
                 Part::Ignored(_) if self.wanted.has(&child.path) => self.artifact(&child, file, &stat),
                 Part::Ignored(rules) => self.leave_out(rules),
             },

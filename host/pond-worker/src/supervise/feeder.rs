@@ -103,7 +103,7 @@ impl<'a> Feeder<'a> {
     }
 
     /// The end of a pipe is the job's end-of-file. A keyboard has no end: nobody is there any more.
-    fn end(&mut self) -> Fed {
+    pub(super) fn end(&mut self) -> Fed {
         self.from = None;
         match self.source {
             Source::Pipe => {

@@ -9,6 +9,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
 use super::super::relay::{Relay, RelayFault, Transit};
+use super::super::stage::Layer;
 use super::super::transfer::Incoming;
 use super::attend::attend;
 use super::{Container, ContainerFault};
@@ -25,7 +26,7 @@ pub(super) struct Connection {
     pub(super) process: OwnedFd,
     pub(super) groups: Foreign,
     pub(super) order: Order,
-    pub(super) upper: OwnedFd,
+    pub(super) layer: Layer,
     pub(super) range: IdRange,
     pub(super) nonce: String,
     pub(super) first_user: u32,
@@ -56,7 +57,7 @@ impl Container {
             stdin: Some(pipes.stdin.0),
             stdout: Some(pipes.stdout.1),
             stderr: Some(pipes.stderr.1),
-            upper: made.upper,
+            layer: made.layer,
             start: plan.start,
             kernel: made.order.kernel,
             executable: self.executable.clone(),

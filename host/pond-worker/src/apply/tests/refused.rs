@@ -206,7 +206,8 @@ fn a_staging_directory_shipped_by_the_repository_is_just_files() {
     fs::create_dir(&forged).unwrap();
     let journal = r#"{"staging":".pond-apply-0000000000000000","phase":"committing","steps":
         [{"path":"kept","action":{"kind":"remove"}}],"made":[],"gone":[]}"#;
-    fs::write(forged.join("apply.journal"), journal).unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&scene.checkout.path().metadata().unwrap());
+    fs::write(forged.join(format!("apply-{inode:x}.journal")), journal).unwrap();
     fs::write(forged.join("0"), "evil").unwrap();
     scene.apply(STRICT).unwrap();
     assert_eq!(fs::read_to_string(scene.path("kept")).unwrap(), "kept\n");

@@ -434,7 +434,8 @@ fn an_ordinary_user_is_told_what_could_not_be_read() {
     let record = std::thread::scope(|scope| {
         let collecting = scope.spawn(|| {
             rustix::thread::set_thread_uid(user).unwrap();
-            collect(&sources, &crate::testkit::WITHOUT_IGNORED, &Caps::default(), fd.as_fd()).unwrap().record
+            let wanted = &crate::testkit::WITHOUT_IGNORED;
+            collect(&sources, wanted, &Caps::default(), fd.as_fd(), PATIENT).unwrap().record
         });
         collecting.join().unwrap()
     });

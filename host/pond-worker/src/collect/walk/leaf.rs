@@ -11,7 +11,9 @@ use crate::collect::artifact::EDIT_RESULT;
 use crate::collect::base::{self, Base};
 use crate::collect::change::{Change, Delta, Leaf, Mode, Reason};
 use crate::collect::ignored::{Scope, Shape};
-use crate::collect::overlay::same_file;
+use crate::collect::meanwhile::taken_away_since;
+use crate::collect::overlay::{Origin, same_file};
+use crate::collect::pace::or_stopped;
 use crate::object::Incoming;
 use crate::path::{RelPath, quoted};
 use crate::{beneath, fault};
@@ -39,9 +41,15 @@ impl Walk<'_> {
         if known { self.deleted(place) } else { self.leave_out(rules) }
     }
 
-    pub(super) fn file(&mut self, place: Place, file: File, stat: &Stat) -> Result<(), CollectFault> {
+    pub(super) fn file(
+        &mut self,
+        place: Place,
+        file: File,
+        stat: &Stat,
+        origin: Origin,
+    ) -> Result<(), CollectFault> {
         match self.take(&place, file, stat)? {
-            Some((leaf, incoming)) => self.compare(place, leaf, &incoming),
+            Some((leaf, incoming)) => self.compare(place, leaf, &incoming, origin),
             None => Ok(()),
         }
     }
@@ -59,7 +67,7 @@ impl Walk<'_> {
     fn take(
         &mut self,
         place: &Place,
-        mut file: File,
+        file: File,
         stat: &Stat,
     ) -> Result<Option<(Leaf, Incoming)>, CollectFault> {
         let size = beneath::size(stat);
@@ -68,8 +76,10 @@ impl Walk<'_> {
         }
         self.budget.spend_bytes(size)?;
         fault::point();
-        let incoming =
-            self.store.take_in(&mut file, size).map_err(|source| CollectFault::Store { source })?;
+        let incoming = self
+            .store
+            .take_in(&mut self.budget.paced(&file), size)
+            .map_err(|source| or_stopped(source, |source| CollectFault::Store { source }))?;
         fault::point();
         let after = rustix::fs::fstat(&file).map_err(|errno| CollectFault::read(&place.path, errno))?;
         if incoming.size != size || !same_file(stat, &after) {
@@ -87,12 +97,21 @@ impl Walk<'_> {
         self.budget.spend_bytes(leaf.size)?;
         let incoming =
             self.store.take_in(&mut &*target, leaf.size).map_err(|source| CollectFault::Store { source })?;
-        self.compare(place, leaf, &incoming)
+        self.compare(place, leaf, &incoming, Origin::Job)
     }
 
-    fn compare(&mut self, place: Place, new: Leaf, incoming: &Incoming) -> Result<(), CollectFault> {
+    fn compare(
+        &mut self,
+        place: Place,
+        new: Leaf,
+        incoming: &Incoming,
+        origin: Origin,
+    ) -> Result<(), CollectFault> {
         let delta = match self.base(&place)? {
-            Base::Absent => Some(Delta::Added { new }),
+            Base::Absent => {
+                self.note_if_removed(&place, origin)?;
+                Some(Delta::Added { new })
+            }
             Base::Leaf(base, seen) => {
                 let delta = Delta::between(base, new);
                 if delta.is_some() {
@@ -176,6 +195,23 @@ impl Walk<'_> {
             let path = named(&place.path)?;
             self.found.changed_meanwhile.push(path);
         }
+        Ok(())
+    }
+
+    /// What the base does not hold need not be new: somebody else may have removed what the job changed.
+    fn note_if_removed(&mut self, place: &Place, origin: Origin) -> Result<(), CollectFault> {
+        let Some(start) = self.sources.start else { return Ok(()) };
+        if !taken_away_since(self.sources.lower.as_fd(), &place.path, start)? {
+            return Ok(());
+        }
+        match origin {
+            Origin::Base => {}
+            Origin::Job if self.tracked().surely_has(&place.path) => {}
+            Origin::Job => return Ok(()),
+        }
+        self.budget.spend_path(&place.path)?;
+        let path = named(&place.path)?;
+        self.found.changed_meanwhile.push(path);
         Ok(())
     }
 

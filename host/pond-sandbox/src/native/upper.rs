@@ -1,0 +1,75 @@
+//! What a dead job wrote, for reading until it is dropped; and whether it is still what the job wrote.
+//!
+//! Zone: host. The job's disk is a sparse file of the host's. When the host has no room left, the kernel takes what the job writes
+//! and later drops it: nobody is told but who held a descriptor from before, and asks. So the job's own view and the device
+//! below it are held open from before the job's first instruction. Asking costs microseconds and makes nothing be written.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// Dropping it removes it, and nothing of it is written to disk first.
+#[derive(Debug)]
+pub struct Upper {
+    /// Goes first: whoever is the last to close a device waits until it is written back.
+    device: Option<OwnedFd>,
+    view: OwnedFd,
+    layer: OwnedFd,
+}
+
+impl Upper {
+    pub(super) fn new(layer: OwnedFd, view: OwnedFd) -> io::Result<Self> {
+        Ok(Self { device: device_below(&layer)?, view, layer })
+    }
+
+    /// An error when something that the job wrote, or what says where it lies, could not be kept. To be asked once everything has
+    /// been read: what was lost before is known by then.
+    pub fn check(&self) -> io::Result<()> {
+        // The view is an overlay that promises to survive no crash: asked to flush, it flushes nothing, and says whether
+        // anything below it was lost since it was mounted. Without an overlay there is nothing but to flush.
+        rustix::fs::syncfs(&self.view)?;
+        self.device.as_ref().map_or(Ok(()), pond_sys::fd::writeback_fault)
+    }
+
+    /// Whether writing it back could take longer than the shutdown, which the kernel announces on the console first.
+    fn holds_much(&self) -> bool {
+        const FEW_BYTES: u64 = 1 << 20;
+        const FEW_FILES: u64 = 256;
+        rustix::fs::fstatvfs(&self.layer).map_or(true, |disk| {
+            disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize) > FEW_BYTES
+                || disk.f_files.saturating_sub(disk.f_ffree) > FEW_FILES
+        })
+    }
+}
+
+impl AsFd for Upper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.layer.as_fd()
+    }
+}
+
+impl Drop for Upper {
+    fn drop(&mut self) {
+        // Only an image can be shut down, and only by root; memory has nothing to write back in the first place.
+        if self.holds_much()
+            && let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.layer)
+        {}
+    }
+}
+
+/// The block device that a directory lies on; none for one in memory.
+fn device_below(directory: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let number = rustix::fs::fstat(directory)?.st_dev;
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    if major == 0 {
+        return Ok(None);
+    }
+    let called = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"))?;
+    let name = called.file_name().ok_or(Errno::NODEV)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let device = rustix::fs::open(Path::new("/dev").join(name), flags, Mode::empty())?;
+    if rustix::fs::fstat(&device)?.st_rdev == number { Ok(Some(device)) } else { Err(Errno::NODEV.into()) }
+}

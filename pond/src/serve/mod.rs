@@ -1,0 +1,3 @@
+//! Roles that listen.
+
+pub(crate) mod listen;
