@@ -19,6 +19,7 @@ mod killed;
 mod limits;
 mod remote;
 mod residue;
+mod serving;
 mod result;
 mod shortage;
 mod snapshot;

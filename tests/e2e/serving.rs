@@ -90,7 +90,7 @@ fn a_run_nobody_can_take_waits_says_why_and_is_cancelled() {
     let run = done.stdout.trim_end().to_owned();
     assert!(done.code == 0 && !run.is_empty(), "{done:?}");
     let shown = serving.run(&["show", &run]);
-    assert!(shown.stdout.contains("no worker offers sandbox.gvisor in pool:trusted"), "{shown:?}");
+    assert!(shown.stdout.contains("no worker is in pool:trusted; one that offers sandbox.gvisor is needed"), "{shown:?}");
     let listed = serving.json(&["runs", "--json"]);
     assert_eq!((listed[0]["id"].as_str(), listed[0]["state"].as_str()), (Some(run.as_str()), Some("active")));
     assert_eq!(serving.json(&["runs", "--json", "--state", "failed"]), Value::Array(Vec::new()));
@@ -121,7 +121,7 @@ fn who_follows_a_run_hears_of_its_end() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let run =
         lines.find_map(|line| line.strip_prefix("pond: run ").map(str::to_owned)).expect("the run is named");
-    let why = "pond: build waits: no worker offers sandbox.gvisor in pool:trusted";
+    let why = "pond: build waits: no worker is in pool:trusted; one that offers sandbox.gvisor is needed";
     assert_eq!(lines.next().as_deref(), Some(why));
     assert_eq!(serving.run(&["cancel", &run]).code, 0);
     let rest: Vec<String> = lines.collect();
