@@ -13,6 +13,11 @@ use super::{hello, model};
 /// On one machine nothing honest takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_HEAD: usize = 4 << 10;
+/// On nobody's list.
+const DENIED: Host = Host { name: "denied.example.org", address: "93.184.220.6" };
+/// What a proxy answers.
+const OPENED: &str = "200";
+const REFUSED: &str = "403";
 /// Clients at once that open tunnel after tunnel.
 const CALLERS: u64 = 16;
 
@@ -24,6 +29,8 @@ pub(crate) fn serve(certificates: &Path) -> Result<()> {
         match (*what, &numbers[..]) {
             ("await", [port]) => awaited(port_of(*port)?).map(|()| vec![0]),
             ("verdicts", [port, count]) => verdicts(port_of(*port)?, *count),
+            ("refusals", [port, count]) => refusals(port_of(*port)?, *count),
+            ("dials", [count]) => dials(*count),
             ("tunnels", [port, count]) => timed(|| tunnels(port_of(*port)?, *count)),
             ("streams", [port, streams, bytes]) => timed(|| pour(port_of(*port)?, *streams, *bytes)),
             ("hold", [port, count]) => timed(|| {
@@ -88,8 +95,8 @@ fn connect(port: u16, host: Host) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Asks the proxy for a tunnel, and waits for its consent.
-fn ask(stream: &mut TcpStream, host: Host) -> Result<()> {
+/// Asks the proxy for a tunnel, and waits for this answer.
+fn ask(stream: &mut TcpStream, host: Host, answer: &str) -> Result<()> {
     let target = format!("{}:{HTTPS}", host.name);
     stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes())?;
     let mut head = [0; MAX_HEAD];
@@ -99,9 +106,10 @@ fn ask(stream: &mut TcpStream, host: Host) -> Result<()> {
         ensure!(count > 0, "the proxy said nothing");
         length += count;
         let said = head.get(..length).unwrap_or_default();
-        if said.ends_with(b"\r\n\r\n") {
+        // A refusal has a body, which nobody waits for.
+        if said.windows(4).any(|window| window == b"\r\n\r\n") {
             let status = String::from_utf8_lossy(said);
-            ensure!(status.split(' ').nth(1) == Some("200"), "the proxy said {status}");
+            ensure!(status.split(' ').nth(1) == Some(answer), "the proxy said {status}");
             return Ok(());
         }
     }
@@ -111,7 +119,7 @@ fn ask(stream: &mut TcpStream, host: Host) -> Result<()> {
 fn tunnel(port: u16, host: Host) -> Result<TcpStream> {
     let mut stream = connect(port, host)?;
     if port != 0 {
-        ask(&mut stream, host)?;
+        ask(&mut stream, host, OPENED)?;
     }
     stream.write_all(&hello::of(host.name))?;
     Ok(stream)
@@ -123,13 +131,37 @@ fn verdicts(port: u16, count: u64) -> Result<Vec<u64>> {
         .map(|_| {
             let mut stream = connect(port, QUICK)?;
             let started = Instant::now();
-            ask(&mut stream, QUICK)?;
+            ask(&mut stream, QUICK, OPENED)?;
             let took = nanoseconds(started)?;
             stream.write_all(&hello::of(QUICK.name))?;
             use_up(stream)?;
             Ok(took)
         })
         .collect()
+}
+
+/// From the request to the refusal, one connection after the other.
+fn refusals(port: u16, count: u64) -> Result<Vec<u64>> {
+    let refusal = |_| {
+        let mut stream = connect(port, DENIED)?;
+        let started = Instant::now();
+        ask(&mut stream, DENIED, REFUSED)?;
+        nanoseconds(started)
+    };
+    (0..count).map(refusal).collect()
+}
+
+/// How long the host itself takes to be connected to; nothing a proxy does is faster.
+fn dials(count: u64) -> Result<Vec<u64>> {
+    let dial = |_| {
+        let started = Instant::now();
+        let mut stream = connect(0, QUICK)?;
+        let took = nanoseconds(started)?;
+        stream.write_all(&hello::of(QUICK.name))?;
+        use_up(stream)?;
+        Ok(took)
+    };
+    (0..count).map(dial).collect()
 }
 
 /// Takes the far host's byte, and closes in order.

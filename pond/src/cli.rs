@@ -29,6 +29,8 @@ use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
+use crate::serve::{self, ServeArgs};
+use crate::up::{self, UpArgs};
 use crate::verify::VerifyArgs;
 use crate::worker_cmd::{self, Worker};
 use crate::{
@@ -87,6 +89,11 @@ enum Command {
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
+    Up(UpArgs),
+    Serve(ServeArgs),
+    /// The OpenAPI document of a control plane.
+    #[command(hide = true)]
+    Openapi,
 }
 
 /// The same command line as far as a run goes: describing every other command to the parser takes as long as parsing.
@@ -197,6 +204,9 @@ pub(crate) fn any() -> ExitCode {
         Command::Preflight(args) => preflight_cmd::preflight(&args),
         Command::Worker(worker) => worker_cmd::main(&worker),
         Command::Host(host) => host_cmd::main(&host),
+        Command::Up(args) => up::main(&args),
+        Command::Serve(args) => serve::main(&args),
+        Command::Openapi => crate::output::lines(pond_control::api::openapi_document().trim_end()),
     }
 }
 

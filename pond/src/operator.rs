@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use pond_policy::operator::Operator;
+use pond_policy::quote::quote;
 use pond_policy::refusal::Refusals;
 use pond_wire::decode::decode_toml;
 
@@ -27,5 +28,16 @@ fn is_absent(path: &Path) -> bool {
 }
 
 fn read(path: &Path) -> Result<Operator, Refusals> {
-    Operator::read(&decode_toml(&input::from_trusted_file(path)?)?)
+    let bytes = input::from_trusted_file(path)?;
+    decode_toml(&bytes).and_then(|node| Operator::read(&node)).map_err(|refusals| of_file(refusals, path))
+}
+
+/// Whoever reads the fault wrote a command, and not necessarily this file.
+fn of_file(refusals: Refusals, file: &Path) -> Refusals {
+    let mut named = Refusals::default();
+    for mut refusal in refusals.into_list() {
+        refusal.message += &format!(" (in {})", quote(&file.to_string_lossy()));
+        named.add(refusal);
+    }
+    named
 }

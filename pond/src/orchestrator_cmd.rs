@@ -19,7 +19,7 @@ use crate::output::{self, REFUSED};
 use crate::serve::listen::ListenArgs;
 use crate::{input, settings};
 
-const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8341);
+const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7576);
 const TOKEN: &str = "POND_RELAY_TOKEN";
 const MOST_TOKEN: usize = 256;
 /// What waits at most; the control plane tells again what found no room.
@@ -63,7 +63,8 @@ async fn run(args: &OrchestratorArgs) -> anyhow::Result<()> {
     let relay = Arc::new(Relay::new(BOUNDS));
     let (following, to) = (Arc::clone(&relay), Arc::clone(&link));
     let feed = tokio::spawn(async move {
-        let report = |fault: &FeedFault| output::say(&format!("pond orchestrator: {}", chain(fault)));
+        let report =
+            |fault: &FeedFault| output::say(&format!("pond orchestrator: {}", output::because(fault)));
         follow_there(&following, &to, &token, report).await;
     });
     output::say(&format!("listening on {}", listener.local_addr()?));
@@ -100,15 +101,4 @@ fn text(file: impl AsRef<std::path::Path>) -> anyhow::Result<Zeroizing<String>> 
     let bytes = input::from_trusted_file(file).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
     let text = String::from_utf8(bytes).with_context(|| format!("{} is not text", file.display()))?;
     Ok(Zeroizing::new(text))
-}
-
-/// A fault and its causes in one line.
-fn chain(fault: &dyn std::error::Error) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text
 }

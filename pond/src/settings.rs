@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::{Context, bail};
 use pond_policy::refusal::Refusals;
 use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, parse_resolvers};
 use pond_sandbox::container::EngineSettings;
@@ -50,6 +51,11 @@ pub(crate) struct ServerSettings {
     pub(crate) token: Option<Zeroizing<String>>,
 }
 
+/// The address of a control plane's Postgres, which may hold a password.
+pub(crate) fn database() -> Option<Zeroizing<String>> {
+    text("POND_DATABASE_URL").filter(|text| !text.is_empty()).map(Zeroizing::new)
+}
+
 /// A variable that holds a key.
 pub(crate) fn secret(variable: &str) -> Option<Zeroizing<Vec<u8>>> {
     text(variable).filter(|text| !text.is_empty()).map(|text| Zeroizing::new(text.into_bytes()))
@@ -71,15 +77,28 @@ pub(crate) fn home() -> Option<PathBuf> {
 }
 
 /// Where this machine keeps pond's state: as told, else the system's place for root and the user's own for others.
-pub(crate) fn state_dir() -> Option<PathBuf> {
-    let named = |variable: &str| text(variable).filter(|text| !text.is_empty()).map(PathBuf::from);
-    let of_user = || {
-        if rustix::process::geteuid().is_root() {
-            return Some(PathBuf::from("/var/lib"));
-        }
-        named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))
+pub(crate) fn state_dir() -> anyhow::Result<PathBuf> {
+    let named = |variable: &str| directory(variable);
+    if let Some(told) = named("POND_STATE_DIR")? {
+        return Ok(told);
+    }
+    let of_user = match rustix::process::geteuid().is_root() {
+        true => Some(PathBuf::from("/var/lib")),
+        false => match named("XDG_STATE_HOME")? {
+            Some(place) => Some(place),
+            None => named("HOME")?.map(|home| home.join(".local/state")),
+        },
     };
-    named("POND_STATE_DIR").or_else(|| Some(of_user()?.join("pond")))
+    Ok(of_user.context("no place for pond's state; set HOME or POND_STATE_DIR")?.join("pond"))
+}
+
+/// A directory that a variable names. Its name goes into documents and requests, which are text.
+fn directory(variable: &str) -> anyhow::Result<Option<PathBuf>> {
+    let named = text(variable).filter(|text| !text.is_empty());
+    if named.as_ref().is_some_and(|text| text.contains(char::REPLACEMENT_CHARACTER)) {
+        bail!("{variable} is not UTF-8; name a directory whose path is");
+    }
+    Ok(named.map(PathBuf::from))
 }
 
 /// The kind of the caller's terminal, for a job that gets one; a name no terminal has is as good as none.

@@ -99,6 +99,50 @@ fn a_checkout_around_the_state_directory() {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
+/// What somebody wrote elsewhere than on the command line is named with its place, and what is expected there.
+#[test]
+fn faults_name_the_place_they_are_in() {
+    let world = World::new();
+    world.write("pond.toml", "[egress]\npresets = [\"pypi\"\n");
+    world.write("other.toml", "[egres]\n");
+    for (file, says) in [("pond.toml", "line 2: not valid TOML"), ("other.toml", "egres")] {
+        let file = world.project().join(file);
+        let done = Done::of(world.pond(&["run", "--", "true"]).env("POND_CONFIG", &file).output().unwrap());
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
+        assert!(done.stderr.contains(says) && done.stderr.contains(file.to_str().unwrap()), "{done:?}");
+    }
+    world.shell("true");
+    let run = names(&world.state().join("runs")).into_iter().next().unwrap();
+    for key in ["zz", "0123", "no-such-file.pem"] {
+        let done = world.run(&["verify", &run, "--key", key]);
+        assert!(done.code == 125 && done.stderr.contains("64 hexadecimal digits"), "{done:?}");
+    }
+    let odd = OsStr::from_bytes(b"/tmp/pond-in\xffvalid");
+    let done = Done::of(world.pond(&["run", "--", "true"]).env("POND_STATE_DIR", odd).output().unwrap());
+    assert!(done.code == 125 && done.stderr.contains("POND_STATE_DIR is not UTF-8"), "{done:?}");
+}
+
+#[test]
+fn a_command_line_that_is_too_long() {
+    let world = World::new();
+    world.shell("true");
+    let before = left(&world);
+    let words: Vec<String> = (0..60).map(|_| "x".repeat(100 << 10)).collect();
+    let arguments: Vec<&str> =
+        ["run", "--", "true"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    let command = world.pond(&arguments).output();
+    // Where the caller's own limit allows none that long there is nothing to see.
+    let Ok(output) = command else {
+        let shorter = &arguments[..arguments.len() / 4];
+        assert_eq!(world.run(shorter).code, 0);
+        return;
+    };
+    let done = Done::of(output);
+    assert_eq!((done.code, done.stderr.lines().count()), (125, 1), "{done:?}");
+    assert!(done.stderr.contains("put what is long into a file"), "{done:?}");
+    assert_eq!(left(&world), before);
+}
+
 /// The program where any user may run it.
 pub(crate) fn shared_pond(world: &World) -> std::path::PathBuf {
     let directory = world.project().parent().unwrap().to_owned();

@@ -12,8 +12,7 @@ use crate::support::{Traces, World, first_line, names};
 
 /// Starts a job in a process group of its own, as a shell does, and waits for its first line.
 fn begun(world: &World, flags: &[&str], line: &str) -> Child {
-    let line = format!("echo up; {line}");
-    let mut pond = world.pond(&[&["run"], flags, &["--", "sh", "-c", &line]].concat());
+    let mut pond = world.pond(&[&["run"], flags, &["--", "sh", "-c", line]].concat());
     pond.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pond.spawn().unwrap();
     assert_eq!(first_line(&mut child), "up\n");
@@ -35,7 +34,7 @@ fn every_signal_that_asks_for_an_end_ends_the_run_and_keeps_its_result() {
         [(Signal::INT, true), (Signal::QUIT, true), (Signal::QUIT, false), (Signal::TERM, false)]
     {
         let before = Traces::of(&world, &BTreeSet::new());
-        let child = begun(&world, &[], "echo x > made; exec sleep 600");
+        let child = begun(&world, &[], "echo x > made; echo up; exec sleep 600");
         let pid = Pid::from_child(&child);
         if group { kill_process_group(pid, signal) } else { kill_process(pid, signal) }.unwrap();
         let (code, said) = ended(child);
@@ -51,7 +50,7 @@ fn reading_a_large_result_is_told_and_can_be_given_up() {
     world.shell("true");
     let before = Traces::of(&world, &BTreeSet::new());
     let runs = names(&world.state().join("runs"));
-    let mut child = begun(&world, &[], "for i in 1 2 3 4; do truncate -s 1000M big$i; done");
+    let mut child = begun(&world, &[], "echo up; for i in 1 2 3 4; do truncate -s 1000M big$i; done");
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();

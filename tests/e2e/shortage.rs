@@ -74,7 +74,7 @@ fn while_full(world: &World, filler: u32) -> Done {
 #[test]
 fn a_host_disk_that_was_full_for_a_while_costs_the_result() {
     let world = World::new();
-    let done = while_full(&world, 90);
+    let done = while_full(&world, 85);
     let summary: serde_json::Value =
         serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
     assert_eq!((done.code, &summary["exit_code"]), (125, &125.into()), "{done:?}");

@@ -10,9 +10,10 @@ use crate::run::Invocation;
 use crate::tidy;
 
 /// File, and the arguments with which `pond` prints it.
-const GENERATED: [(&str, &[&str]); 2] = [
+const GENERATED: [(&str, &[&str]); 3] = [
     ("docs/schema/run.schema.json", &["policy", "schema"]),
     ("docs/schema/run-result.v1.schema.json", &["policy", "schema", "run-result"]),
+    ("docs/openapi.json", &["openapi"]),
 ];
 
 /// Whether every file now holds what would be generated.

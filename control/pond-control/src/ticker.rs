@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::api;
 use crate::plane::Plane;
 use crate::store::{Fault, Moment};
 
@@ -17,6 +18,8 @@ pub struct Pace {
     pub unmatched: Duration,
     /// How long the same idempotency key means the same run.
     pub keys: Duration,
+    /// How long a source waits for a run to work on it.
+    pub sources: Duration,
 }
 
 impl Default for Pace {
@@ -25,6 +28,7 @@ impl Default for Pace {
             every: Duration::from_secs(1),
             unmatched: Duration::from_secs(3600),
             keys: Duration::from_secs(24 * 3600),
+            sources: Duration::from_secs(24 * 3600),
         }
     }
 }
@@ -35,6 +39,7 @@ pub struct Ticked {
     pub lapsed: usize,
     pub unmatched: u64,
     pub forgotten: u64,
+    pub sources: usize,
 }
 
 /// Ticks for as long as it is polled. A store that does not answer is told to `report`, and asked again at the next tick.
@@ -55,6 +60,7 @@ pub async fn tick(plane: &Plane, pace: Pace, now: Moment) -> Result<Ticked, Faul
         lapsed: plane.store.expire(now).await?.len(),
         unmatched: plane.store.end_unmatched(now.minus(pace.unmatched), now).await?,
         forgotten: plane.store.forget_keys(now.minus(pace.keys)).await?,
+        sources: api::forget_unused(plane, now.minus(pace.sources)).await?,
     };
     if ticked.lapsed > 0 || ticked.unmatched > 0 {
         plane.bell.ring();

@@ -4,14 +4,15 @@
 //! happened; a command that is not understood changes nothing and is answered.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pond_wire::gateway::{Command, Event, MAX_EVENT_BYTES, MAX_ORDER_BYTES};
+use rustix::io::Errno;
 use thiserror::Error;
 use tokio::io::Interest;
-use tokio::net::UnixDatagram;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use crate::gateway::Gateway;
@@ -40,15 +41,18 @@ pub(crate) enum ControlFault {
 /// Both directions of the conversation.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// A packet socket; the type is the runtime's for any local socket that is read and written in packets.
-    socket: UnixDatagram,
+    /// Watched for what comes in alone: whoever watched for room as well would be woken by every packet the host takes.
+    socket: AsyncFd<OwnedFd>,
+    /// The same socket, watched for room when there is none. It is had beforehand: descriptors may run out.
+    outlet: OwnedFd,
 }
 
 impl Control {
     pub(crate) fn new(socket: OwnedFd) -> Result<Self, ControlFault> {
-        let socket = std::os::unix::net::UnixDatagram::from(socket);
-        socket.set_nonblocking(true).map_err(ControlFault::Watch)?;
-        Ok(Self { socket: UnixDatagram::from_std(socket).map_err(ControlFault::Watch)? })
+        let watch = |errno: Errno| ControlFault::Watch(errno.into());
+        rustix::io::ioctl_fionbio(&socket, true).map_err(watch)?;
+        let outlet = rustix::io::fcntl_dupfd_cloexec(&socket, 3).map_err(watch)?;
+        Ok(Self { socket: watched(socket, Interest::READABLE)?, outlet })
     }
 
     /// Talks until the host says that the job is over, or is gone.
@@ -88,7 +92,7 @@ impl Control {
     }
 
     async fn receive(&self, packet: &mut [u8]) -> Result<usize, ControlFault> {
-        let receive = || pond_sys::socket::receive(&self.socket, packet);
+        let receive = |socket: &OwnedFd| pond_sys::socket::receive(socket, packet);
         match self.socket.async_io(Interest::READABLE, receive).await {
             Ok((0, _)) => Err(ControlFault::HostGone),
             Ok((length, _)) => Ok(length),
@@ -126,8 +130,18 @@ impl Control {
     }
 
     async fn send_packet(&self, packet: &[u8]) -> Result<(), ControlFault> {
-        let send = || pond_sys::socket::send(&self.socket, packet, &[]);
-        self.socket.async_io(Interest::WRITABLE, send).await.map_err(lost)
+        loop {
+            match pond_sys::socket::send(&self.outlet, packet, &[]) {
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => self.room().await?,
+                other => return other.map_err(lost),
+            }
+        }
+    }
+
+    /// Waits until the host has taken something.
+    async fn room(&self) -> Result<(), ControlFault> {
+        let outlet = watched(self.outlet.as_fd(), Interest::WRITABLE)?;
+        outlet.writable().await.map(drop).map_err(ControlFault::Watch)
     }
 
     /// Ends every tunnel, lets each record its end, and sums up.
@@ -152,6 +166,15 @@ impl Control {
         known.extend(gateway.ledger.summary());
         self.send_all(&mut known).await
     }
+}
+
+/// Has the runtime watch a descriptor for one thing.
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe for descriptors that change; the type says that these do not"
+)]
+fn watched<T: AsFd + AsRawFd>(socket: T, interest: Interest) -> Result<AsyncFd<T>, ControlFault> {
+    AsyncFd::with_interest(socket, interest).map_err(ControlFault::Watch)
 }
 
 /// As many events from the front as one packet holds, and how many those are.

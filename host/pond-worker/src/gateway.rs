@@ -96,7 +96,11 @@ impl Gateway {
         let text = serde_json::to_vec(&Command::Finish).map_err(|fault| GatewayFault::Order(fault.into()))?;
         match pond_sys::socket::send(&self.control, &text, &[]) {
             // It is gone already; the listener knows.
-            Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(fault)
+                if [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset].contains(&fault.kind()) =>
+            {
+                Ok(())
+            }
             other => other.map_err(GatewayFault::Talk),
         }
     }

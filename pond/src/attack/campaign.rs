@@ -81,7 +81,7 @@ pub(super) fn run(
 
 /// A backend of this host, or why it is none.
 fn provider(backend: Backend, executable: &Path) -> anyhow::Result<Result<Provider, ProviderFault>> {
-    let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
+    let directory = settings::state_dir()?;
     let state = StateDir::open(&directory)?;
     crate::runs::clean_up(&state)?;
     Ok(match backend {

@@ -64,8 +64,8 @@ impl ServerArgs {
         let token = match settings::server().token {
             Some(text) => Some(tokens::parse(&text)?),
             None => match settings::state_dir() {
-                Some(state) => tokens::kept(&state, &address)?,
-                None => None,
+                Ok(state) => tokens::kept(&state, &address)?,
+                Err(_nowhere_to_keep_one) => None,
             },
         };
         let token = token.ok_or_else(|| ClientFault::NoToken(address.clone()))?;

@@ -64,7 +64,7 @@ impl Line {
 
 pub(super) fn look() -> anyhow::Result<Backends> {
     let executable = std::env::current_exe().context("finding pond's own executable")?;
-    let state = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
+    let state = settings::state_dir()?;
     let block = Node::Map(vec![("profile".to_owned(), Node::text(Profile::Write.name()))]);
     let policy = pond_policy::sandbox::resolve(Some(&block), &Settings::default())
         .map_err(|_refusals| anyhow::anyhow!("the default profile was refused"))?;

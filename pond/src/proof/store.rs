@@ -20,16 +20,21 @@ use super::regular;
 
 const OPEN_TO_OTHERS: u32 = 0o077;
 const MOST_BYTES: usize = 1024;
+const WHAT: &str = "the signing key";
 
 /// The key, made now if there is none.
 pub(crate) fn signing_key(state: &StateDir) -> anyhow::Result<SigningKey> {
-    let path = state.signing_key();
-    if let Some(key) = read(&path)? {
+    signing_key_at(&state.signing_key())
+}
+
+pub(crate) fn signing_key_at(path: &Path) -> anyhow::Result<SigningKey> {
+    if let Some(key) = read(path)? {
         return Ok(key);
     }
-    make(&path)?;
+    let key = SigningKey::generate().with_context(|| format!("making {WHAT} {}", path.display()))?;
+    make_text(path, WHAT, &key.to_pem())?;
     // Somebody else may have been first; theirs is the key then.
-    read(&path)?.with_context(|| format!("the signing key {} vanished", path.display()))
+    read(path)?.with_context(|| format!("{WHAT} {} vanished", path.display()))
 }
 
 /// The key, if there is one.
@@ -43,8 +48,8 @@ pub(crate) fn worker_key(path: &Path) -> anyhow::Result<SigningKey> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Option<SigningKey>> {
-    let Some(text) = private("the signing key", path, MOST_BYTES)? else { return Ok(None) };
-    SigningKey::from_pem(&text).with_context(|| format!("the signing key {}", path.display())).map(Some)
+    let Some(text) = private(WHAT, path, MOST_BYTES)? else { return Ok(None) };
+    SigningKey::from_pem(&text).with_context(|| format!("{WHAT} {}", path.display())).map(Some)
 }
 
 /// The text of a file that is its owner's alone, if there is one.
@@ -68,14 +73,13 @@ pub(crate) fn private(what: &str, path: &Path, most: usize) -> anyhow::Result<Op
 }
 
 /// A file without a name until it is whole: a pond killed on the way leaves nothing.
-fn make(path: &Path) -> anyhow::Result<()> {
-    let making = || format!("making the signing key {}", path.display());
+pub(crate) fn make_text(path: &Path, what: &str, text: &str) -> anyhow::Result<()> {
+    let making = || format!("making {what} {}", path.display());
     let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     let unnamed = open(&directory, flags, Mode::RUSR | Mode::WUSR).with_context(making)?;
     let mut file = File::from(unnamed);
-    let key = SigningKey::generate().with_context(making)?;
-    file.write_all(key.to_pem().as_bytes()).with_context(making)?;
+    file.write_all(text.as_bytes()).with_context(making)?;
     file.sync_all().with_context(making)?;
     let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
     match linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {

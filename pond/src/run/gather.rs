@@ -21,6 +21,7 @@ use super::base::Base;
 use super::finding::{Finding, Kind};
 use super::pace::Pace;
 use super::verdict::Shortfall;
+use crate::output::because;
 
 const EDIT_RESULT: &str = "edit_result.json";
 const MAKE_ROOM: &str =
@@ -240,16 +241,6 @@ fn summary(collected: &Collected, run: &Path, artifacts: ArtifactSummary) -> Res
         edit_result: collected.edit_result.as_ref().map(|_| run.join(EDIT_RESULT)),
         artifacts,
     }
-}
-
-fn because(fault: &dyn std::error::Error) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text
 }
 
 fn advice(fault: &CollectFault, ignored: Ignored) -> &'static str {

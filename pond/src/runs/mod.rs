@@ -91,7 +91,7 @@ pub(crate) fn now() -> Timestamp {
 
 /// The state directory, which need not hold anything yet.
 pub(crate) fn state() -> anyhow::Result<StateDir> {
-    let directory = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
+    let directory = settings::state_dir()?;
     Ok(StateDir::open(&directory)?)
 }
 

@@ -13,6 +13,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::input;
+use crate::proof::store::private;
+
+const MOST_KEY: usize = 64 << 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
@@ -22,7 +25,7 @@ pub(crate) struct ListenArgs {
     /// The certificate chain to serve TLS with, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, as PEM, in a file that nobody else can write.
+    /// Its private key, as PEM, in a file that is its owner's alone.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Listen beyond this machine without TLS: every token that is sent can be read on the way.
@@ -58,11 +61,16 @@ fn tls(chain: &Path, key: &Path) -> anyhow::Result<ServerConfig> {
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(chain)?)
         .collect::<Result<_, _>>()
         .with_context(|| format!("{} holds no PEM certificates", chain.display()))?;
-    let key = PrivateKeyDer::from_pem_slice(&read(key)?)
+    let text = private("the TLS key", key, MOST_KEY)?;
+    let text = text.with_context(|| format!("there is no TLS key {}", key.display()))?;
+    let key = PrivateKeyDer::from_pem_slice(text.as_bytes())
         .with_context(|| format!("{} holds no PEM private key", key.display()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_no_client_auth().with_single_cert(certificates, key)?)
+    let config = config.with_no_client_auth().with_single_cert(certificates, key);
+    let mut config = config.context("the certificate and its key")?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ fn find(named: &Path) -> anyhow::Result<Found> {
 /// The key somebody named, or this machine's own.
 pub(crate) fn trusted(named: Option<&str>) -> anyhow::Result<PublicKey> {
     let Some(named) = named else {
-        let place = settings::state_dir().context("no place for pond's state; name a key with --key")?;
+        let place = settings::state_dir().context("name a key with --key")?;
         if !place.is_dir() {
             bail!("this machine has not signed anything; name a key with --key");
         }
@@ -162,7 +162,14 @@ pub(crate) fn trusted(named: Option<&str>) -> anyhow::Result<PublicKey> {
     };
     let text = match PublicKey::parse(named) {
         Ok(key) => return Ok(key),
-        Err(_not_text) => String::from_utf8(read(Path::new(named), MOST_KEY_BYTES)?),
+        Err(_not_text) => {
+            let expected = || {
+                format!(
+                    "--key {named:?} is no file; it takes 64 hexadecimal digits (`pond key show`), or a file with them or a PEM key"
+                )
+            };
+            String::from_utf8(read(Path::new(named), MOST_KEY_BYTES).with_context(expected)?)
+        }
     };
     let text = text.with_context(|| format!("the key {named} is not text"))?;
     PublicKey::parse(&text).with_context(|| format!("the key {named}"))

@@ -39,7 +39,6 @@ pub(crate) struct JoinArgs {
 pub(super) fn join(args: &JoinArgs) -> anyhow::Result<ExitCode> {
     let token = JoinToken::parse(token(args)?.trim())?;
     let ca_pem = args.ca_file.as_deref().map(authorities).transpose()?;
-    let link = Link::new(&args.control, ca_pem.as_deref())?;
     let state = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
     let place = Place::open(&state)?;
     let _alone = place.take()?;
@@ -47,6 +46,25 @@ pub(super) fn join(args: &JoinArgs) -> anyhow::Result<ExitCode> {
         bail!("this machine is a worker already: {} says whose", place.membership().display());
     }
     let capabilities = probe::capabilities(&place)?;
+    let joining = enroll_as(&place, &args.control, ca_pem, &token, capabilities);
+    let membership = runtime()?.block_on(joining)?;
+    let tenant = membership.tenant.map(|tenant| format!(" of {tenant}")).unwrap_or_default();
+    let tags = membership.tags.join(", ");
+    Ok(output::lines(&format!(
+        "joined as {}{tenant}, tagged {tags}; `pond worker run` starts it",
+        membership.worker
+    )))
+}
+
+/// Makes keys, has them pinned, and writes down whose worker this machine is now.
+pub(crate) async fn enroll_as(
+    place: &Place,
+    control: &str,
+    ca_pem: Option<String>,
+    token: &JoinToken,
+    capabilities: Vec<String>,
+) -> anyhow::Result<Membership> {
+    let link = Link::new(control, ca_pem.as_deref())?;
     let identity = Identity::generate()?;
     // Before they are enrolled: keys that are pinned elsewhere must not be lost here.
     for (path, pem) in
@@ -57,23 +75,17 @@ pub(super) fn join(args: &JoinArgs) -> anyhow::Result<ExitCode> {
         }
         private(&path, pem.as_bytes())?;
     }
-    let joined = runtime()?.block_on(enroll(&link, &token, &identity, capabilities));
-    let (control, grant) = joined.context("joining")?;
+    let (key, grant) = enroll(&link, token, &identity, capabilities).await.context("joining")?;
     let membership = Membership {
-        control: args.control.clone(),
+        control: control.to_owned(),
         ca_pem,
-        control_key: control.to_hex(),
+        control_key: key.to_hex(),
         worker: grant.worker,
         tenant: grant.tenant,
         tags: grant.tags,
     };
-    membership.save(&place)?;
-    let tenant = membership.tenant.map(|tenant| format!(" of {tenant}")).unwrap_or_default();
-    let tags = membership.tags.join(", ");
-    Ok(output::lines(&format!(
-        "joined as {}{tenant}, tagged {tags}; `pond worker run` starts it",
-        membership.worker
-    )))
+    membership.save(place)?;
+    Ok(membership)
 }
 
 fn token(args: &JoinArgs) -> anyhow::Result<Zeroizing<String>> {

@@ -20,7 +20,7 @@ const MOST_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Membership {
+pub(crate) struct Membership {
     /// Where calls go: an orchestrator, or the control plane itself.
     pub(super) control: String,
     /// Certificate authorities of the server, if it has its own.
@@ -40,7 +40,7 @@ impl Membership {
     }
 
     /// Opens what was saved, with the keys.
-    pub(super) fn session(place: &Place) -> anyhow::Result<Session> {
+    pub(crate) fn session(place: &Place) -> anyhow::Result<Session> {
         let path = place.membership();
         let Some(text) = store::private("the membership", &path, MOST_BYTES)? else {
             bail!("this machine is no worker yet; `pond worker join` makes it one");

@@ -1,9 +1,9 @@
 //! `pond worker`: this machine as one that runs jobs for a control plane.
 
-mod join;
-mod membership;
+pub(crate) mod join;
+pub(crate) mod membership;
 mod probe;
-mod serve;
+pub(crate) mod serve;
 
 use std::process::ExitCode;
 

@@ -51,7 +51,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What signals make of the daemon.
-fn phases() -> anyhow::Result<watch::Receiver<Phase>> {
+pub(crate) fn phases() -> anyhow::Result<watch::Receiver<Phase>> {
     let (set, phase) = watch::channel(Phase::Work);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -70,7 +70,7 @@ fn phases() -> anyhow::Result<watch::Receiver<Phase>> {
 }
 
 /// One object per line, on the error stream.
-fn log(event: &str, about: &[(&str, &dyn Display)]) {
+pub(crate) fn log(event: &str, about: &[(&str, &dyn Display)]) {
     let mut line = serde_json::Map::new();
     line.insert("time".to_owned(), runs::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string().into());
     line.insert("event".to_owned(), event.into());

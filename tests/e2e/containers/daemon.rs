@@ -185,29 +185,53 @@ impl Daemon {
 
     /// Gives the engine an image of these programs of the host and what they link, with these instructions of a Dockerfile.
     pub(super) fn import(&self, name: &str, programs: &[&str], changes: &[&str]) -> String {
-        let root = tempfile::tempdir().unwrap();
-        let line = r#"mkdir -p "$0/etc" && for p in "$@"; do
-            for f in "$p" $(ldd "$p" | grep -o '/[^ ]*'); do mkdir -p "$0$(dirname "$f")" && cp -L "$f" "$0$f"; done; done
-            tar --directory "$0" --create ."#;
-        let tar = command("sh").args(["-c", line]).arg(root.path()).args(programs).output().unwrap();
-        assert!(tar.status.success(), "{tar:?}");
-        let archive = root.path().join("archive");
-        std::fs::write(&archive, tar.stdout).unwrap();
         let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
         let changes: String = changes.iter().map(|change| format!("&changes={}", escaped(change))).collect();
-        let url = format!("http://engine/images/create?fromSrc=-&repo={name}&tag=latest{changes}");
+        self.give(
+            &format!("/images/create?fromSrc=-&repo={name}&tag=latest{changes}"),
+            &root_of(programs),
+            name,
+        )
+    }
+
+    /// Has the engine build an image from this Dockerfile and a `root.tar` of these programs.
+    pub(super) fn build(&self, name: &str, programs: &[&str], dockerfile: &str) -> String {
+        let context = tempfile::tempdir().unwrap();
+        std::fs::write(context.path().join("root.tar"), root_of(programs)).unwrap();
+        std::fs::write(context.path().join("Dockerfile"), dockerfile).unwrap();
+        let mut tar = command("tar");
+        let tar = tar.arg("--directory").arg(context.path()).args(["--create", "."]).output().unwrap();
+        assert!(tar.status.success(), "{tar:?}");
+        self.give(&format!("/build?t={name}"), &tar.stdout, name)
+    }
+
+    /// Sends an archive, and says which image has the name then.
+    fn give(&self, path: &str, archive: &[u8], name: &str) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), archive).unwrap();
         let mut curl = command("curl");
         curl.args(["--silent", "--request", "POST", "--header", "Content-Type: application/x-tar"])
             .arg("--data-binary")
-            .arg(format!("@{}", archive.display()))
+            .arg(format!("@{}", file.path().display()))
             .arg("--unix-socket")
             .arg(self.socket())
-            .arg(url);
+            .arg(format!("http://engine{path}"));
         let output = curl.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let found = self.api("GET", &format!("/images/{name}/json"), None);
         found["Id"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
     }
+}
+
+/// An archive of these programs of the host and what they link.
+fn root_of(programs: &[&str]) -> Vec<u8> {
+    let root = tempfile::tempdir().unwrap();
+    let line = r#"mkdir -p "$0/etc" && for p in "$@"; do
+        for f in "$p" $(ldd "$p" | grep -o '/[^ ]*'); do mkdir -p "$0$(dirname "$f")" && cp -L "$f" "$0$f"; done; done
+        tar --directory "$0" --create ."#;
+    let tar = command("sh").args(["-c", line]).arg(root.path()).args(programs).output().unwrap();
+    assert!(tar.status.success(), "{tar:?}");
+    tar.stdout
 }
 
 /// The numbers of processes with this text in a file of theirs.

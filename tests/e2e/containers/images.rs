@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::daemon::Daemon;
 use crate::done::Done;
 use crate::support::{World, names};
+use crate::visitor::Visitor;
 
 const PROGRAMS: [&str; 4] = ["/bin/sh", "/usr/bin/cat", "/usr/bin/id", "/usr/bin/env"];
 
@@ -107,4 +108,51 @@ fn an_image_that_cannot_be_had_or_held_is_refused() {
     let done = run(&daemon, &world, &["-q", "--backend", "docker", "--image", "bare", "--", "env"], "bind");
     assert!(done.code == 0 && done.stdout.contains("HOME=/home/pond\n"), "{done:?}");
     nothing_is_left(&daemon, &world);
+}
+
+/// The Dockerfile of docs/containers.md, built by the engine from what lies beside it: nothing is pulled, and the job runs on
+/// exactly that image.
+#[test]
+fn the_documented_dockerfile_makes_an_image_that_is_used_by_its_digest() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/image/Dockerfile");
+    let id = daemon.build("tools", &PROGRAMS, &std::fs::read_to_string(file).unwrap());
+    let line = "cat --version >/dev/null && [ ! -e /usr/bin/python3 ] && echo its own";
+    for backend in ["docker", "gvisor"] {
+        let flags = ["--json", "--backend", backend, "--image", &id, "--", "sh", "-c", line];
+        let done = run(&daemon, &world, &flags, "bind");
+        let summary: Value =
+            serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
+        let log = std::path::Path::new(summary["directory"].as_str().unwrap()).join("stdout.log");
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "its own\n", "{backend}: {summary:#}");
+        assert_eq!(summary["isolation"]["image"], id.as_str());
+    }
+    nothing_is_left(&daemon, &world);
+}
+
+/// What the container backends do not do is refused in words, before anything is made: a terminal, and anybody but root, though
+/// the engine's socket be theirs.
+#[test]
+fn a_terminal_and_an_ordinary_user_are_refused_with_what_to_do() {
+    let (daemon, visitor) = (Daemon::start(), Visitor::invite());
+    let backends = ["docker", "gvisor"];
+    let users = backends.map(|backend| {
+        let mut user = visitor.command(visitor.pond.to_str().unwrap());
+        user.args(["run", "--backend", backend, "--", "true"]).env("DOCKER_HOST", daemon.address());
+        (user, "only root can; run pond as root, or use the native backend")
+    });
+    // Root's come last: what root has written there is closed to the user.
+    let terminals = backends.map(|backend| {
+        let line = format!("{} run --backend {backend} --tty -- true", env!("CARGO_BIN_EXE_pond"));
+        let mut terminal = visitor.world.command("script");
+        terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        terminal.env("DOCKER_HOST", daemon.address());
+        (terminal, "give a job no terminal; run it without --tty, or use the native backend")
+    });
+    for (mut pond, why) in users.into_iter().chain(terminals) {
+        let done = Done::of(pond.output().unwrap());
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(done.code == 125 && said.contains(why), "{why:?}: {done:?}");
+    }
+    nothing_is_left(&daemon, &visitor.world);
 }

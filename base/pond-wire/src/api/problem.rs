@@ -49,7 +49,6 @@ problems! {
     GrantRefused => "grant_refused", 422, "Nothing like this can be granted",
     HostRefused => "host_refused", 422, "The host cannot be allowed",
     RateLimited => "rate_limited", 429, "Too many requests",
-    HeadersTooLarge => "headers_too_large", 431, "The request's headers are too large",
     Internal => "internal", 500, "The control plane failed",
     Unavailable => "unavailable", 503, "The control plane cannot serve this now",
 }

@@ -207,10 +207,7 @@ impl RunState {
 impl StageState {
     /// Whether nothing more will happen.
     pub fn is_over(self) -> bool {
-        match self {
-            Self::Queued | Self::Leased | Self::Running | Self::Verifying => false,
-            Self::Succeeded | Self::Failed | Self::Cancelled | Self::Refused => true,
-        }
+        !matches!(self, Self::Queued | Self::Leased | Self::Running | Self::Verifying)
     }
 }
 

@@ -23,6 +23,7 @@ mod watch;
 mod worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -42,12 +43,16 @@ pub use openapi::document as openapi_document;
 pub use problem::Refused;
 pub use route::{Need, Reach, Route, Takes};
 pub use source::forget_unfinished;
+pub(crate) use source::forget_unused;
 
 use crate::plane::Plane;
 use crate::store::{Action, Actor};
 use call::Call;
 use limit::{Key, Limiter};
 use metrics::Metrics;
+
+/// How long a call may take, its body included; streams are written after it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type PathParams = Result<RawPathParams, RawPathParamsRejection>;
 
@@ -98,7 +103,7 @@ async fn answer(api: Arc<Api>, route: Route, params: PathParams, request: Reques
         Err(turned) => (turned.actor, None, Err(turned.why)),
         Ok(caller) => {
             let (actor, project) = (caller.actor.clone(), caller.project().cloned());
-            (actor, project, serve(&api, route, caller, (params, parts, body)).await)
+            (actor, project, in_time(route, serve(&api, route, caller, (params, parts, body))).await)
         }
     };
     let mut response = match outcome {
@@ -113,6 +118,18 @@ async fn answer(api: Arc<Api>, route: Route, params: PathParams, request: Reques
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// A store that hangs does not take its callers along. A source may take as long as it keeps arriving.
+async fn in_time(
+    route: Route,
+    serving: impl Future<Output = Result<Response, Refused>>,
+) -> Result<Response, Refused> {
+    if route == Route::SendSource {
+        return serving.await;
+    }
+    let late = |_| Refused::after(ProblemCode::Unavailable, "the store takes too long", 5);
+    tokio::time::timeout(PATIENCE, serving).await.map_err(late)?
 }
 
 async fn serve(

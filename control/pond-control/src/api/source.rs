@@ -19,7 +19,8 @@ use tokio::sync::mpsc;
 
 use super::call::{Call, created};
 use super::problem::Refused;
-use crate::store::{BundleFault, NewBundle};
+use crate::plane::Plane;
+use crate::store::{BundleFault, Fault, Moment, NewBundle};
 use intake::{Intake, IntakeFault, Packed};
 
 /// How long a sender may pause.
@@ -74,6 +75,17 @@ pub fn forget_unfinished(files: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes sources made before `before` that no run works on. How many that were.
+pub(crate) async fn forget_unused(plane: &Plane, before: Moment) -> Result<usize, Fault> {
+    let places = plane.store.forget_bundles(before).await?;
+    for place in &places {
+        if let Err(fault) = std::fs::remove_file(plane.files.join(place)) {
+            tracing::error!(fault = &fault as &dyn std::error::Error, place, "a source was left behind");
+        }
+    }
+    Ok(places.len())
 }
 
 async fn receive(files: &Path, body: Body) -> Result<Packed, Refused> {

@@ -21,10 +21,13 @@ use super::call::{Call, millis};
 use super::problem::Refused;
 use super::run::stage;
 use crate::plane::Plane;
-use crate::store::{Event, Fault, JobId, Place, RunId, RunState, StageId, StageView};
+use crate::store::{Action, Event, Fault, JobId, Place, RunId, RunState, StageId, StageView};
 
 /// Events or pieces that are read at once.
 const AT_ONCE: u32 = 16;
+const MANY: u32 = 1000;
+/// Looks without news after which a follower hears that the connection stands: some 15 seconds.
+const QUIET: u32 = 30;
 
 type Out = mpsc::Sender<Result<Bytes, Fault>>;
 
@@ -58,26 +61,48 @@ async fn tell(
     out: &Out,
 ) -> Result<(), Fault> {
     let mut bell = plane.bell.listen();
+    let (mut ended, mut quiet) = (false, 0);
     loop {
-        // Looked at before the events: what is over has its last event written already.
-        let view = plane.store.run(run).await?;
-        let over = view.is_none_or(|view| view.run.state != RunState::Active);
         loop {
             let events = plane.store.events(run, place, AT_ONCE).await?;
             let Some(last) = events.last() else { break };
             place = last.place;
+            ended |= last.action == Action::RunEnded;
+            quiet = 0;
             let text: String = events.iter().map(|event| told(event, names)).collect();
             if out.send(Ok(text.into())).await.is_err() {
                 return Ok(());
             }
         }
-        if over {
+        // On Postgres an event may be seen later than the state it tells of: the last one is waited for.
+        if ended || is_behind(plane, run, place).await? {
             return Ok(());
         }
         bell.wait().await;
+        quiet += 1;
+        if quiet >= QUIET && out.send(Ok(Bytes::from_static(b":\n\n"))).await.is_ok() {
+            quiet = 0;
+        }
         if out.is_closed() {
             return Ok(());
         }
+    }
+}
+
+/// Whether whoever stands at `place` has the end of the run behind him.
+async fn is_behind(plane: &Plane, run: &RunId, place: Place) -> Result<bool, Fault> {
+    let active = plane.store.run(run).await?.is_some_and(|view| view.run.state == RunState::Active);
+    if active || place == Place::default() {
+        return Ok(false);
+    }
+    let mut at = Place::default();
+    loop {
+        let events = plane.store.events(run, at, MANY).await?;
+        let Some(last) = events.last() else { return Ok(false) };
+        if events.iter().any(|event| event.action == Action::RunEnded && event.place <= place) {
+            return Ok(true);
+        }
+        at = last.place;
     }
 }
 

@@ -112,6 +112,14 @@ impl Store {
         tx.row(ONE, args![id]).await?.as_ref().map(TokenView::read).transpose()
     }
 
+    /// As if it had never been issued: for one that nobody has seen.
+    pub async fn forget_token(&self, unseen: &Bearer) -> Result<(), Fault> {
+        let id = TokenId::of(unseen).ok_or(Fault::Unreadable { column: "id" })?;
+        let mut tx = self.engine.write().await?;
+        tx.run("DELETE FROM api_token WHERE id = $1", args![&id]).await?;
+        tx.commit().await
+    }
+
     /// Whether it was good until now.
     pub async fn revoke_token(&self, id: &TokenId, actor: &Actor, now: Moment) -> Result<bool, Fault> {
         let mut tx = self.engine.write().await?;

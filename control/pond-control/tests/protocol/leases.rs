@@ -32,7 +32,7 @@ pub(crate) async fn a_lease_that_is_over_is_good_for_nothing(world: &mut World) 
     let offer = worker.begun().await;
     let envelope = finished(&mut worker, &offer).await;
     let ticked = tick(&world.plane, Pace::default(), later(61)).await.unwrap();
-    assert_eq!(ticked, Ticked { lapsed: 1, unmatched: 0, forgotten: 0 });
+    assert_eq!(ticked, Ticked { lapsed: 1, ..Ticked::default() });
     worthless(&mut worker, &offer, &envelope).await;
 
     let mut other = world.worker().await;

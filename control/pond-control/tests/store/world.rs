@@ -14,8 +14,6 @@ use pond_policy::tier::Tier;
 use pond_seal::Digest;
 use pond_seal::vault::KeyRing;
 
-use sqlx::Connection as _;
-
 use super::server::Server;
 
 /// When every case begins.
@@ -164,16 +162,7 @@ impl World {
 
     /// A statement of somebody who has the database, and not pond.
     pub(crate) async fn raw(&self, sql: &'static str) {
-        if let Some(path) = self.address.strip_prefix("sqlite:") {
-            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-            let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
-            sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-            connection.close().await.unwrap();
-        } else {
-            let mut connection = sqlx::PgConnection::connect(&self.address).await.unwrap();
-            sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-            connection.close().await.unwrap();
-        }
+        super::server::raw(&self.address, sql).await;
     }
 
     /// `name state reason` of each stage, and the run's state.

@@ -18,6 +18,9 @@ const OVERLAY: &str = "the kernel needs overlay with layers by descriptor (Linux
 const BUSY_HOST: &str = "the host is out of memory or processes; try again when it has some, or lower --memory and --pids of \
                          other runs";
 
+const TOO_LONG: &str = "the command line and the variables are longer than a program can be given; put what is long into a file of the \
+                        checkout and name that";
+
 /// The launcher's word for a directory with a file system mounted below it, which an ordinary user cannot leave out.
 const MOUNT_BELOW: Errno = Errno::XDEV;
 
@@ -45,6 +48,7 @@ pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
         Step::OpenCheckout => checkout(errno),
         Step::OpenRoot => root(errno),
         Step::MountScratch => scratch(errno),
+        Step::Exec | Step::ReadPlan if errno == Errno::TOOBIG => Some(TOO_LONG),
         Step::Exec => command(errno),
         Step::CreateNamespaces if errno == Errno::NOSYS => Some(HOST_NOT_CONTAINER),
         Step::MapOwner | Step::CreateNamespaces | Step::WriteIdMaps => Some(USER_NAMESPACES),
@@ -174,6 +178,9 @@ mod tests {
         says(Step::CreateNamespaces, Errno::NOSYS, "container");
         says(Step::Exec, Errno::NOENT, "home directory");
         says(Step::Exec, Errno::NOEXEC, "#!");
+        says(Step::Exec, Errno::TOOBIG, "into a file");
+        says(Step::ReadPlan, Errno::TOOBIG, "into a file");
+        says(Step::ReadPlan, Errno::INVAL, "two versions");
         says(Step::Landlock, Errno::OPNOTSUPP, "lsm=");
         says(Step::MountScratch, Errno::BUSY, "loop device");
         says(Step::ForkJob, Errno::AGAIN, "out of memory or processes");

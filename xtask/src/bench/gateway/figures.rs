@@ -53,16 +53,32 @@ pub(super) struct Idle {
 }
 
 /// From CONNECT to the status line.
-pub(super) fn verdicts(worlds: &mut Worlds<'_>, proxies: &Proxies, rounds: u32) -> Result<Vec<Row>> {
-    let mut times = vec![Vec::new(); proxies.each().count()];
+#[derive(Debug)]
+pub(super) struct Verdicts {
+    /// Of a host that is not listed.
+    pub(super) refused: Vec<Row>,
+    /// Of a listed one, which is dialled meanwhile; and what the dial takes without a proxy.
+    pub(super) opened: Vec<Row>,
+}
+
+pub(super) fn verdicts(worlds: &mut Worlds<'_>, proxies: &Proxies, rounds: u32) -> Result<Verdicts> {
+    let count = proxies.each().count();
+    let (mut refused, mut opened, mut dialled) =
+        (vec![Vec::new(); count], vec![Vec::new(); count], Vec::new());
+    let durations = |took: Vec<u64>| took.into_iter().map(Duration::from_nanos);
     for _ in 0..rounds {
-        for (proxy, times) in proxies.each().zip(&mut times) {
-            let took = ask(worlds, proxy, &format!("verdicts {} {VERDICTS}", proxy.port))?;
-            times.extend(took.into_iter().map(Duration::from_nanos));
+        for ((proxy, refused), opened) in proxies.each().zip(&mut refused).zip(&mut opened) {
+            refused.extend(durations(ask(worlds, proxy, &format!("refusals {} {VERDICTS}", proxy.port))?));
+            opened.extend(durations(ask(worlds, proxy, &format!("verdicts {} {VERDICTS}", proxy.port))?));
         }
+        dialled.extend(durations(worlds.ask(&format!("dials {VERDICTS}"))?));
     }
     let row = |(proxy, times): (&Proxy, _)| Some(Row { name: proxy.name, times: Sample::of(times)? });
-    proxies.each().zip(times).map(row).collect::<Option<_>>().context("a race of no rounds")
+    let rows = |times: Vec<_>| proxies.each().zip(times).map(row).collect::<Option<Vec<Row>>>();
+    let direct = Sample::of(dialled).map(|times| Row { name: DIRECT, times });
+    let opened = rows(opened).zip(direct).map(|(rows, direct)| rows.into_iter().chain([direct]).collect());
+    let both = rows(refused).zip(opened).map(|(refused, opened)| Verdicts { refused, opened });
+    both.context("a race of no rounds")
 }
 
 /// Tunnels opened, used and closed by clients at once.

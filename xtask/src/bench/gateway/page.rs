@@ -3,14 +3,14 @@
 use super::super::race::Row;
 use super::super::report::{Facts, Goal, cells, find, goals};
 use super::super::stats::{milliseconds, ratio};
-use super::figures::{Brokered, Figure, Idle, Streams, Tunnels};
+use super::figures::{Brokered, Figure, Idle, Streams, Tunnels, Verdicts};
 use super::first_byte;
 use super::proxies::{BROKER, DIRECT, POND};
 
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) facts: Facts,
-    pub(super) verdicts: Option<Vec<Row>>,
+    pub(super) verdicts: Option<Verdicts>,
     pub(super) tunnels: Option<Tunnels>,
     pub(super) streams: Option<Vec<Streams>>,
     pub(super) idle: Option<Idle>,
@@ -39,7 +39,7 @@ impl Page {
         let lines = self.lines();
         let sections = [
             Some(self.facts.markdown("The gateway, measured")),
-            self.verdicts.as_deref().map(verdicts),
+            self.verdicts.as_ref().map(verdicts),
             (!lines.is_empty()).then(|| table(&lines)),
             self.brokered.as_ref().map(brokered),
             self.first_byte.as_deref().map(first_bytes),
@@ -49,7 +49,8 @@ impl Page {
 
     /// Everything that is a time, for the chart.
     pub(super) fn timed(&self) -> Vec<Row> {
-        self.verdicts.iter().chain(&self.first_byte).flatten().cloned().collect()
+        let verdicts = self.verdicts.iter().flat_map(|verdicts| &verdicts.opened);
+        verdicts.chain(self.first_byte.iter().flatten()).cloned().collect()
     }
 
     fn lines(&self) -> Vec<Line<'_>> {
@@ -79,14 +80,19 @@ fn plural(streams: u32) -> String {
     if streams == 1 { "1 stream".to_owned() } else { format!("{streams} streams") }
 }
 
-fn verdicts(rows: &[Row]) -> String {
-    let mut text = "## From CONNECT to the status line\n\n![p50 and p95 of each contender](gateway.svg)\n\n\
-        Milliseconds, one tunnel after the other; the name's address is known (pond's cache, `/etc/hosts` for the others) \
-        and the host is dialled. pond also waits for the record of the tunnel; the others keep none here.\n\n"
-        .to_owned()
-        + TIMES;
-    rows.iter().for_each(|row| text.push_str(&fine(row)));
-    text + "\n" + &goals(&verdict_goals(rows))
+fn verdicts(found: &Verdicts) -> String {
+    let table = |rows: &[Row]| rows.iter().map(fine).collect::<String>();
+    format!(
+        "## From CONNECT to the status line\n\n![p50 and p95 of each contender](gateway.svg)\n\n\
+         Milliseconds, one connection after the other, each made before the clock starts: from the first byte of the request to \
+         the last of the answer's head.\n\nOf a host that is not listed, which nobody looks up or dials:\n\n{TIMES}{}\n\
+         Of a listed host. Its address is known (pond's cache, `/etc/hosts` for the others), and it is dialled before the \
+         answer: {DIRECT} is that dial alone, without a proxy. pond also has the tunnel's record under way by then; the \
+         others keep none here.\n\n{TIMES}{}\n{}",
+        table(&found.refused),
+        table(&found.opened),
+        goals(&verdict_goals(found))
+    )
 }
 
 /// The time columns of a row, to the microsecond.
@@ -116,17 +122,24 @@ fn brokered(found: &Brokered) -> String {
     )
 }
 
-fn verdict_goals(rows: &[Row]) -> Vec<Goal> {
-    let Some(ours) = find(rows, POND) else { return Vec::new() };
-    let at = |percent| milliseconds(ours.quantile(percent));
-    let against = rows.iter().filter(|row| row.name != POND).flat_map(|row| {
-        [50, 95, 99].map(|percent| {
-            let ratio = at(percent) / milliseconds(row.times.quantile(percent));
-            (format!("p{percent}: {POND} ÷ {}", row.name), ratio, 1.0)
-        })
-    });
-    let own = [("p50 in ms".to_owned(), at(50), 0.1), ("p99 in ms".to_owned(), at(99), 1.0)];
-    own.into_iter().chain(against).collect()
+fn verdict_goals(found: &Verdicts) -> Vec<Goal> {
+    let dial = find(&found.opened, DIRECT).map_or(0.0, |dial| milliseconds(dial.median()));
+    let of = |what: &str, rows: &[Row]| {
+        let Some(ours) = find(rows, POND) else { return Vec::new() };
+        let at = |percent| milliseconds(ours.quantile(percent));
+        let others = rows.iter().filter(|row| ![POND, DIRECT].contains(&row.name));
+        let against = others.flat_map(|row| {
+            [50, 95, 99].map(|percent| {
+                let ratio = at(percent) / milliseconds(row.times.quantile(percent));
+                (format!("{what}, p{percent}: {POND} ÷ {}", row.name), ratio, 1.0)
+            })
+        });
+        let own = [(format!("{what}, p50 in ms"), at(50), 0.1), (format!("{what}, p99 in ms"), at(99), 1.0)];
+        own.into_iter().chain(against).collect()
+    };
+    let ours = find(&found.opened, POND).map(|ours| milliseconds(ours.median()) - dial);
+    let undialled = ours.map(|ours| ("listed, p50 in ms without the dial".to_owned(), ours, 0.1));
+    of("not listed", &found.refused).into_iter().chain(undialled).chain(of("listed", &found.opened)).collect()
 }
 
 fn table(lines: &[Line<'_>]) -> String {
