@@ -23,6 +23,7 @@ mod run;
 mod runs;
 mod serve;
 mod settings;
+mod signals;
 mod up;
 mod verify;
 mod worker_cmd;

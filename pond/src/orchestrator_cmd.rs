@@ -12,11 +12,12 @@ use pond_control::listen::serve;
 use pond_orchestrator::serve::{Upstream, router};
 use pond_orchestrator::{Bounds, FeedFault, Link, Relay, follow_there};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use crate::output::{self, REFUSED};
 use crate::serve::listen::ListenArgs;
+use crate::serve::runtime;
+use crate::signals::Signals;
 use crate::{input, settings};
 
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7576);
@@ -42,8 +43,7 @@ pub(crate) struct OrchestratorArgs {
 }
 
 pub(crate) fn main(args: &OrchestratorArgs) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let served = runtime.context("starting").and_then(|runtime| runtime.block_on(run(args)));
+    let served = Signals::heed().and_then(|signals| runtime()?.block_on(run(args, signals)));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
@@ -53,7 +53,8 @@ pub(crate) fn main(args: &OrchestratorArgs) -> ExitCode {
     }
 }
 
-async fn run(args: &OrchestratorArgs) -> anyhow::Result<()> {
+async fn run(args: &OrchestratorArgs, signals: Signals) -> anyhow::Result<()> {
+    let arriving = signals.arriving()?;
     let transport = args.listen.transport(USUAL)?;
     let token = token(args)?;
     let ca_pem = args.ca_file.as_deref().map(text).transpose()?;
@@ -68,14 +69,7 @@ async fn run(args: &OrchestratorArgs) -> anyhow::Result<()> {
         follow_there(&following, &to, &token, report).await;
     });
     output::say(&format!("listening on {}", listener.local_addr()?));
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let end = async {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
-    };
-    serve(listener, transport, router(Upstream::There(link), relay), end).await;
+    serve(listener, transport, router(Upstream::There(link), relay), arriving.next()).await;
     feed.abort();
     Ok(())
 }

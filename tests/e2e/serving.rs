@@ -90,7 +90,10 @@ fn a_run_nobody_can_take_waits_says_why_and_is_cancelled() {
     let run = done.stdout.trim_end().to_owned();
     assert!(done.code == 0 && !run.is_empty(), "{done:?}");
     let shown = serving.run(&["show", &run]);
-    assert!(shown.stdout.contains("no worker is in pool:trusted; one that offers sandbox.gvisor is needed"), "{shown:?}");
+    assert!(
+        shown.stdout.contains("no worker is in pool:trusted; one that offers sandbox.gvisor is needed"),
+        "{shown:?}"
+    );
     let listed = serving.json(&["runs", "--json"]);
     assert_eq!((listed[0]["id"].as_str(), listed[0]["state"].as_str()), (Some(run.as_str()), Some("active")));
     assert_eq!(serving.json(&["runs", "--json", "--state", "failed"]), Value::Array(Vec::new()));

@@ -13,7 +13,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use pond_control::plane::{Bell, Plane};
 use pond_control::store::{
-    Actor, BundleId, Grant, Moment, NewBundle, Rules, RunId, StageView, Store, Stream, Submission, Submitted,
+    Actor, BundleId, Grant, Moment, NewBundle, ResultView, Rules, RunId, StageView, Store, Stream,
+    Submission, Submitted,
 };
 use pond_control::{protocol, ticker};
 use pond_policy::name::{Name, Project};
@@ -192,18 +193,23 @@ impl Control {
         }
     }
 
+    /// The result of a stage that ended, which has one.
+    pub(crate) fn result(&self, stage: &StageView) -> ResultView {
+        let mut results = self.runtime.block_on(self.plane.store.results(&stage.id)).unwrap();
+        assert_eq!(results.len(), 1, "{stage:?}");
+        results.remove(0)
+    }
+
     /// All that was stored of a stream of the stage's last try.
     pub(crate) fn stream(&self, stage: &StageView, stream: Stream) -> Vec<u8> {
-        let job = &stage.job.as_ref().unwrap().id;
-        let pieces = self.runtime.block_on(self.plane.store.log(job, stream, 0, 10_000)).unwrap();
+        let job = stage.job.as_ref().map_or_else(|| self.result(stage).job, |job| job.id.clone());
+        let pieces = self.runtime.block_on(self.plane.store.log(&job, stream, 0, 10_000)).unwrap();
         pieces.into_iter().flat_map(|piece| piece.bytes).collect()
     }
 
     /// The accepted statement, believed by the key the worker has.
     pub(crate) fn statement(&self, stage: &StageView, worker: &SigningKey) -> Statement {
-        let results = self.runtime.block_on(self.plane.store.results(&stage.id)).unwrap();
-        let [result] = results.as_slice() else { panic!("one result, not {}", results.len()) };
-        let envelope = Envelope::parse(&result.envelope).unwrap();
+        let envelope = Envelope::parse(&self.result(stage).envelope).unwrap();
         Statement::decode(&envelope.verify(&worker.public()).unwrap()).unwrap()
     }
 }

@@ -36,9 +36,9 @@ fn a_job_runs_on_its_source_and_its_statement_holds() {
     assert_eq!(control.stream(&stage, Stream::Stderr), b"aside\n");
 
     let statement = control.statement(&stage, &host.key()).result;
-    let view = stage.job.as_ref().unwrap();
-    let lease = Lease { worker: view.worker.as_ref().unwrap().to_string(), epoch: view.epoch };
-    assert_eq!((statement.job.id.as_str(), statement.job.attempt), (view.id.as_str(), 1));
+    let view = control.result(&stage);
+    let lease = Lease { worker: view.worker.to_string(), epoch: view.epoch };
+    assert_eq!((statement.job.id.as_str(), statement.job.attempt), (view.job.as_str(), 1));
     assert_eq!(statement.job.lease, Some(lease));
     assert_eq!(statement.outcome, Outcome::Exited { code: 3 });
     assert_eq!(statement.input.kind, InputKind::Bundle);

@@ -23,11 +23,11 @@ use pond_seal::bearer::Bearer;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use crate::orchestrator_cmd::BOUNDS;
 use crate::output;
+use crate::signals::Signals;
 use listen::ListenArgs;
 
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7575);
@@ -43,7 +43,8 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) fn main(args: &ServeArgs) -> ExitCode {
-    match runtime().and_then(|runtime| runtime.block_on(serve(args))) {
+    let served = Signals::heed().and_then(|signals| runtime()?.block_on(serve(args, signals)));
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => output::failed(&fault, args.json),
     }
@@ -53,11 +54,12 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")
 }
 
-async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+async fn serve(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
+    let arriving = signals.arriving()?;
     let serving = Serving::begin(args).await?;
     serving.announce(args.json).await?;
     let doors = serving.doors();
-    serving.serve(doors, told_to_end()?).await;
+    serving.serve(doors, arriving.next()).await;
     Ok(())
 }
 
@@ -141,15 +143,4 @@ fn announce(address: &str, token: Option<&str>, as_json: bool) -> bool {
         text += &format!("\nThe first admin token, shown this once: {token}");
     }
     output::lines(&text) == ExitCode::SUCCESS
-}
-
-fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
 }

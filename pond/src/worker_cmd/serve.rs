@@ -1,4 +1,4 @@
-//! `pond worker run`: the daemon. SIGTERM and SIGINT let it finish what it has; a second one makes it give that up.
+//! `pond worker run`: the daemon. SIGTERM, SIGINT and SIGHUP let it finish what it has; a second one makes it give that up.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use pond_worker::daemon::{Daemon, Phase, Place, look, run};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
 
 use super::membership::Membership;
 use super::runtime;
 use crate::run::OWN_EXECUTABLE;
+use crate::signals::Signals;
 use crate::{output, runs, settings};
 
 /// Ask for jobs and run them.
@@ -40,8 +40,9 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         log,
         changed: Notify::new(),
     };
+    let signals = Signals::heed()?;
     runtime()?.block_on(async {
-        let phase = phases()?;
+        let phase = phases(signals)?;
         let capabilities = look(Path::new(OWN_EXECUTABLE)).await?;
         log("working", &[("worker", &daemon.session.worker), ("capabilities", &capabilities.join(" "))]);
         run(Arc::new(daemon), capabilities, phase).await;
@@ -51,16 +52,12 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What signals make of the daemon.
-pub(crate) fn phases() -> anyhow::Result<watch::Receiver<Phase>> {
+pub(crate) fn phases(signals: Signals) -> anyhow::Result<watch::Receiver<Phase>> {
     let (set, phase) = watch::channel(Phase::Work);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let arriving = signals.arriving()?;
     tokio::spawn(async move {
         for next in [Phase::Drain, Phase::GiveUp] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            arriving.next().await;
             set.send_replace(next);
         }
         // Whoever watches the phase must not see it go.

@@ -4,16 +4,16 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
-use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 use super::hold::Course;
+use super::process::Process;
 use crate::order::{self, JobAnswer, JobOrder, MOST_LINE, NamedSecret};
 
 /// How long a job that was told to end may take for its result.
@@ -34,8 +34,8 @@ pub enum ChildFault {
 }
 
 /// A process at work, and what of it is to be read.
-pub(super) struct Process {
-    child: Child,
+pub(super) struct Working {
+    process: Process,
     socket: UnixStream,
 }
 
@@ -59,26 +59,20 @@ pub(super) async fn start(
     executable: &Path,
     order: JobOrder,
     secrets: Vec<NamedSecret>,
-) -> Result<(Process, Output), ChildFault> {
+) -> Result<(Working, Output), ChildFault> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(ChildFault::Start)?;
     let (stdout, stdout_end) = pipe().map_err(ChildFault::Start)?;
     let (stderr, stderr_end) = pipe().map_err(ChildFault::Start)?;
-    let child = Command::from(std::process::Command::new(executable))
-        .arg("job")
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        // A person's Ctrl-C is for the daemon, which decides what becomes of its jobs.
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(ChildFault::Start)?;
+    let mut command = Command::new(executable);
+    let command = command.arg("job").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+    let process = Process::start(command).map_err(ChildFault::Start)?;
     let sent = tokio::task::spawn_blocking(move || {
         order::send(&ours, &order, &secrets, [stdout_end.as_fd(), stderr_end.as_fd()]).map(|()| ours)
     });
     let ours = sent.await.map_err(io::Error::other).flatten().map_err(ChildFault::Order)?;
     ours.set_nonblocking(true).map_err(ChildFault::Listen)?;
     let socket = UnixStream::from_std(ours).map_err(ChildFault::Listen)?;
-    Ok((Process { child, socket }, Output { stdout, stderr }))
+    Ok((Working { process, socket }, Output { stdout, stderr }))
 }
 
 fn pipe() -> io::Result<(Receiver, OwnedFd)> {
@@ -86,7 +80,7 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     Ok((Receiver::from_owned_fd(reader)?, writer))
 }
 
-impl Process {
+impl Working {
     /// Waits for the job's end. As soon as it shall not go on it is told so, and killed if that does not help.
     pub(super) async fn attend(
         mut self,
@@ -110,12 +104,9 @@ impl Process {
                 }
             }
         };
-        match tokio::time::timeout(GRACE, self.child.wait()).await {
-            Ok(Ok(_status)) => answer,
-            Ok(Err(_)) | Err(_) => {
-                self.child.kill().await.map_err(ChildFault::Listen)?;
-                answer
-            }
+        // One that does not go is killed when this value is dropped.
+        match tokio::time::timeout(GRACE, self.process.wait()).await {
+            Ok(_) | Err(_) => answer,
         }
     }
 }

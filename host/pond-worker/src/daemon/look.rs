@@ -3,20 +3,23 @@
 
 use std::io;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pond_policy::capability::Capability;
-use tokio::process::Command;
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 
 use super::Daemon;
+use super::process::Process;
 
 /// A host changes rarely, and a probe costs a sandbox per backend.
 const EVERY: Duration = Duration::from_secs(300);
 /// As long as the slowest engine takes to say no.
 const PATIENCE: Duration = Duration::from_secs(300);
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LookFault {
@@ -33,21 +36,23 @@ pub enum LookFault {
 /// Looks once.
 #[expect(clippy::disallowed_methods, reason = "the probe is pond itself, in a process of its own")]
 pub async fn look(executable: &Path) -> Result<Vec<String>, LookFault> {
-    let child = Command::from(std::process::Command::new(executable))
-        .args(["worker", "probe"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(LookFault::Start)?;
-    let ended =
-        tokio::time::timeout(PATIENCE, child.wait_with_output()).await.map_err(|_| LookFault::Late)?;
-    let output = ended.map_err(LookFault::Start)?;
-    if !output.status.success() || output.stdout.len() > MOST_BYTES {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| LookFault::Start(errno.into()))?;
+    let mut command = Command::new(executable);
+    command.args(["worker", "probe"]).stdin(Stdio::null()).stdout(writer);
+    let mut process = Process::start(&mut command).map_err(LookFault::Start)?;
+    // The end that the command still holds would keep the reader waiting.
+    drop(command);
+    let mut stdout = Vec::new();
+    let mut said = Receiver::from_owned_fd(reader).map_err(LookFault::Start)?.take(MOST_BYTES);
+    let ended = async {
+        said.read_to_end(&mut stdout).await?;
+        process.wait().await
+    };
+    let ended = tokio::time::timeout(PATIENCE, ended).await.map_err(|_| LookFault::Late)?;
+    if !ended.map_err(LookFault::Start)?.success() {
         return Err(LookFault::Failed);
     }
-    let names: Vec<String> = serde_json::from_slice(&output.stdout).map_err(|_| LookFault::Answer)?;
+    let names: Vec<String> = serde_json::from_slice(&stdout).map_err(|_| LookFault::Answer)?;
     match names.iter().all(|name| Capability::parse(name).is_some()) {
         true => Ok(names),
         false => Err(LookFault::Answer),

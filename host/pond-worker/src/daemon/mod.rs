@@ -11,6 +11,7 @@ mod hold;
 mod look;
 mod pace;
 mod place;
+mod process;
 mod session;
 mod source;
 mod work;
