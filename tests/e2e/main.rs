@@ -20,6 +20,7 @@ mod limits;
 mod remote;
 mod residue;
 mod result;
+mod serving;
 mod shortage;
 mod snapshot;
 mod stalled;

@@ -123,7 +123,8 @@ fn what_is_no_answer_of_pond() {
         let body = "x".repeat(17 << 20);
         answer(200, "application/json", format!("\"{body}\""))
     };
-    let cases: [(fn() -> Answer, &str); 5] = [
+    type Case = (fn() -> Answer, &'static str);
+    let cases: [Case; 5] = [
         (|| answer(200, "text/html", "<html>"), "answer_unreadable"),
         (|| answer(200, "application/json", "{}"), "answer_unreadable"),
         (|| answer(502, "text/html", "<html>"), "unexpected_status"),
@@ -372,19 +373,4 @@ fn names_do_not_lead_elsewhere() {
         asked[1..].iter().all(|line| line.starts_with("GET /v1/runs/r1/stages/%2E%2E/logs?stream=std")),
         "{asked:?}"
     );
-}
-
-/// Every regular file below a directory.
-pub(crate) fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let (mut files, mut pending) = (Vec::new(), vec![directory.to_owned()]);
-    while let Some(directory) = pending.pop() {
-        for entry in std::fs::read_dir(directory).unwrap().flatten() {
-            match entry.file_type().unwrap() {
-                kind if kind.is_dir() => pending.push(entry.path()),
-                kind if kind.is_file() => files.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    files
 }

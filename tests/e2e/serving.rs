@@ -90,7 +90,10 @@ fn a_run_nobody_can_take_waits_says_why_and_is_cancelled() {
     let run = done.stdout.trim_end().to_owned();
     assert!(done.code == 0 && !run.is_empty(), "{done:?}");
     let shown = serving.run(&["show", &run]);
-    assert!(shown.stdout.contains("no worker offers sandbox.gvisor in pool:trusted"), "{shown:?}");
+    assert!(
+        shown.stdout.contains("no worker is in pool:trusted; one that offers sandbox.gvisor is needed"),
+        "{shown:?}"
+    );
     let listed = serving.json(&["runs", "--json"]);
     assert_eq!((listed[0]["id"].as_str(), listed[0]["state"].as_str()), (Some(run.as_str()), Some("active")));
     assert_eq!(serving.json(&["runs", "--json", "--state", "failed"]), Value::Array(Vec::new()));
@@ -121,7 +124,7 @@ fn who_follows_a_run_hears_of_its_end() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let run =
         lines.find_map(|line| line.strip_prefix("pond: run ").map(str::to_owned)).expect("the run is named");
-    let why = "pond: build waits: no worker offers sandbox.gvisor in pool:trusted";
+    let why = "pond: build waits: no worker is in pool:trusted; one that offers sandbox.gvisor is needed";
     assert_eq!(lines.next().as_deref(), Some(why));
     assert_eq!(serving.run(&["cancel", &run]).code, 0);
     let rest: Vec<String> = lines.collect();
@@ -214,7 +217,7 @@ fn secrets_are_named_and_never_shown() {
     assert_eq!(stored.stdout, "model is stored for project acme\n", "{stored:?}");
     assert_eq!(serving.json(&["secret", "ls", "--project", "acme", "--json"])[0]["name"], "model");
     assert_eq!(serving.run(&["secret", "rotate"]).code, 0);
-    for file in crate::remote::files_below(&serving.world.state()) {
+    for file in files_below(&serving.world.state()) {
         let content = std::fs::read(&file).unwrap_or_default();
         assert!(
             !content.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()),
@@ -270,4 +273,19 @@ fn a_server_is_believed_by_its_certificate() {
     assert_eq!(serving.refused(&["runs"]), "server_unreachable");
     let believed = serving.run(&["runs", "--ca-file", "cert.pem"]);
     assert_eq!((believed.code, believed.stdout.as_str()), (0, "no runs\n"), "{believed:?}");
+}
+
+/// Every regular file below a directory.
+fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let (mut files, mut pending) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => pending.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files
 }

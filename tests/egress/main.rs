@@ -16,6 +16,7 @@ mod daemon;
 #[path = "../done.rs"]
 mod done;
 mod flow;
+mod harness;
 mod hello;
 mod internet;
 mod live;

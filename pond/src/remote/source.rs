@@ -102,9 +102,9 @@ impl Pipe {
         self.shown = Some(now);
         let sent = self.sent >> 10;
         // A terminal that takes nothing keeps nothing from going on.
-        if write!(io::stderr(), "\r\x1b[Kpond: sent {}.{} MiB", sent >> 10, (sent & 1023) * 10 >> 10).is_err()
-        {
-        }
+        if write!(io::stderr(), "\r\x1b[Kpond: sent {}.{} MiB", sent >> 10, ((sent & 1023) * 10) >> 10)
+            .is_err()
+        {}
     }
 
     fn clear(&self) {
