@@ -18,6 +18,7 @@ mod done;
 mod flow;
 mod hello;
 mod internet;
+mod interrupted;
 mod live;
 mod neighbours;
 mod plain;

@@ -23,8 +23,14 @@ pub struct Role {
 #[expect(clippy::disallowed_methods, reason = "the roles are the processes of its own that pond starts")]
 pub fn start(executable: &Path, name: &str) -> io::Result<Role> {
     let (ours, theirs) = pond_sys::socket::pair()?;
-    let child =
-        Command::new(executable).arg0(name).env_clear().stdin(theirs).stdout(Stdio::null()).spawn()?;
+    // Keys that interrupt reach a whole process group: pond hears them, and ends its roles when it is done with them.
+    let child = Command::new(executable)
+        .arg0(name)
+        .env_clear()
+        .process_group(0)
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .spawn()?;
     Ok(Role { socket: ours, process: pidfd_open(Pid::from_child(&child), PidfdFlags::empty())? })
 }
 
@@ -48,6 +54,7 @@ pub fn fork(name: &str) -> io::Result<Option<Role>> {
 
 fn begin(name: &str, socket: &OwnedFd) -> io::Result<()> {
     pond_sys::origin::forget(name)?;
+    rustix::process::setpgid(None, None)?;
     rustix::thread::set_name(&CString::new(name)?)?;
     rustix::stdio::dup2_stdin(socket)?;
     let nothing = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
