@@ -11,6 +11,7 @@ mod lies;
 mod parity;
 mod posture;
 mod stream;
+mod tools;
 
 use std::process::Command;
 

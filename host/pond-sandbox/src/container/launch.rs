@@ -183,7 +183,9 @@ impl Container {
     /// Files a runtime copies into a machine; directories it does not.
     fn can_show(&self, plan: &JailPlan) -> Result<(), ContainerFault> {
         let shared = plan.root.iter().find_map(|entry| match entry {
-            RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(path),
+            RootEntry::Bind { path, kind: BindKind::Directory, .. } | RootEntry::Throwaway { path, .. } => {
+                Some(path)
+            }
             RootEntry::Bind { kind: BindKind::File, .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
