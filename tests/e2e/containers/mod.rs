@@ -5,6 +5,7 @@ mod catalogue;
 mod daemon;
 mod deploy;
 mod doctor;
+mod ground;
 mod images;
 mod killed;
 mod lies;

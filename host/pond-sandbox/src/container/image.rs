@@ -47,6 +47,11 @@ pub enum ImageFault {
          one without it, such as by `docker export` and `docker import`"
     )]
     Volume { image: String, volume: String },
+    #[error(
+        "in the image {image} {path} is {found}, and pond mounts {place}: the job would not see what it is given, or leave behind \
+         what it never wrote; make an image without it"
+    )]
+    Ground { image: String, path: String, found: String, place: String },
     #[error("the image {0} has no digest that could be one")]
     NoDigest(String),
 }

@@ -185,6 +185,27 @@ pub(super) fn own_threads(kernel: Kernel) -> u64 {
     }
 }
 
+/// Every place of the container that is mounted on, by pond's request or by the engine itself.
+pub(super) fn places(facts: &Facts<'_>) -> BTreeMap<String, BindKind> {
+    let is_file = |path: &str| {
+        let bound = |entry: &RootEntry| matches!(entry, RootEntry::Bind { kind: BindKind::File, .. });
+        path == PROGRAM
+            || is_staged(path)
+            || facts.plan.root.iter().any(|entry| entry.path() == path && bound(entry))
+    };
+    let kind = |path: &str| if is_file(path) { BindKind::File } else { BindKind::Directory };
+    let mounted = mounts(facts).into_iter().map(|mount| mount.target).chain(tmpfs_mounts(facts).into_keys());
+    let mounted = mounted.chain(["/dev", "/proc"].map(str::to_owned));
+    mounted.map(|path| (path.clone(), kind(&path))).collect()
+}
+
+/// The same container with nothing mounted in it, to look at its image.
+pub(super) fn bare(mut request: Create) -> Create {
+    request.host_config.mounts = Vec::new();
+    request.host_config.tmpfs = BTreeMap::new();
+    request
+}
+
 fn tmpfs_mounts(facts: &Facts<'_>) -> BTreeMap<String, String> {
     let mut mounts = vec![
         ("/dev/shm", tmpfs(facts.plan.shm, "1777", facts.id)),
