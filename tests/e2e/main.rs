@@ -16,6 +16,7 @@ mod injected;
 mod kept;
 mod killed;
 mod limits;
+mod plain_words;
 mod remote;
 mod residue;
 mod result;
