@@ -19,7 +19,8 @@ fn home() -> TempDir {
         std::fs::create_dir_all(directory).unwrap();
     }
     std::fs::write(home.path().join(".pyenv/version"), "3.99.0\n").unwrap();
-    std::fs::copy("/bin/sh", python.join("own")).unwrap();
+    std::fs::write(python.join("own"), std::fs::read("/bin/sh").unwrap()).unwrap();
+    std::fs::set_permissions(python.join("own"), PermissionsExt::from_mode(0o755)).unwrap();
     // As pip has it: its interpreter by the place it was installed in.
     program(&python.join("python3"), &format!("#!{}/own\necho Python 3.99.0\n", python.display()));
     program(
