@@ -36,6 +36,8 @@ fuzz_target!(|bytes: &[u8]| {
     stable::<orch::ChunkReply>(bytes);
     stable::<orch::Complete>(bytes);
     stable::<orch::CompleteReply>(bytes);
+    stable::<orch::Decline>(bytes);
+    stable::<orch::DeclineReply>(bytes);
     if let Some(chunk) = stable::<orch::Chunk>(bytes) {
         let head = Digest::try_from(chunk.head.as_str().to_owned()).expect("both spell a digest alike");
         let link = Link { seq: chunk.seq, offset: chunk.offset, head };

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use crate::output::{self, REFUSED};
 use crate::serve::listen::ListenArgs;
 use crate::serve::runtime;
-use crate::signals::Signals;
+use crate::signals::SetAside;
 use crate::{input, settings};
 
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7576);
@@ -43,7 +43,7 @@ pub(crate) struct OrchestratorArgs {
 }
 
 pub(crate) fn main(args: &OrchestratorArgs) -> ExitCode {
-    let served = Signals::heed().and_then(|signals| runtime()?.block_on(run(args, signals)));
+    let served = SetAside::new().and_then(|signals| runtime()?.block_on(run(args, signals)));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
@@ -53,8 +53,8 @@ pub(crate) fn main(args: &OrchestratorArgs) -> ExitCode {
     }
 }
 
-async fn run(args: &OrchestratorArgs, signals: Signals) -> anyhow::Result<()> {
-    let arriving = signals.arriving()?;
+async fn run(args: &OrchestratorArgs, signals: SetAside) -> anyhow::Result<()> {
+    let signals = signals.listen()?;
     let transport = args.listen.transport(USUAL)?;
     let token = token(args)?;
     let ca_pem = args.ca_file.as_deref().map(text).transpose()?;
@@ -65,11 +65,11 @@ async fn run(args: &OrchestratorArgs, signals: Signals) -> anyhow::Result<()> {
     let (following, to) = (Arc::clone(&relay), Arc::clone(&link));
     let feed = tokio::spawn(async move {
         let report =
-            |fault: &FeedFault| output::say(&format!("pond orchestrator: {}", output::because(fault)));
+            |fault: &FeedFault| output::say(&format!("pond orchestrator: {}", pond_worker::because(fault)));
         follow_there(&following, &to, &token, report).await;
     });
     output::say(&format!("listening on {}", listener.local_addr()?));
-    serve(listener, transport, router(Upstream::There(link), relay), arriving.next()).await;
+    serve(listener, transport, router(Upstream::There(link), relay), signals.next()).await;
     feed.abort();
     Ok(())
 }

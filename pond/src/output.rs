@@ -37,17 +37,6 @@ pub(crate) fn say(line: &str) {
     if let Err(_deaf) = writeln!(stderr().lock(), "{line}") {}
 }
 
-/// A fault and its causes in one line.
-pub(crate) fn because(fault: &dyn std::error::Error) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text
-}
-
 /// A refusal with every fault: an object for a machine, a line each for a person.
 pub(crate) fn refused(refusals: Refusals, as_json: bool) -> ExitCode {
     if as_json {

@@ -28,7 +28,7 @@ use crate::client::address::Address;
 use crate::client::tokens;
 use crate::run::OWN_EXECUTABLE;
 use crate::serve::{self, ServeArgs, Serving};
-use crate::signals::Signals;
+use crate::signals::SetAside;
 use crate::worker_cmd::join::enroll_as;
 use crate::worker_cmd::membership::Membership;
 use crate::worker_cmd::serve::{log, phases};
@@ -48,14 +48,14 @@ pub(crate) struct UpArgs {
 }
 
 pub(crate) fn main(args: &UpArgs) -> ExitCode {
-    let done = Signals::heed().and_then(|signals| serve::runtime()?.block_on(up(args, signals)));
-    match done {
+    let up = SetAside::new().and_then(|signals| serve::runtime()?.block_on(up(args, signals)));
+    match up {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => output::failed(&fault, args.serve.json),
     }
 }
 
-async fn up(args: &UpArgs, signals: Signals) -> anyhow::Result<()> {
+async fn up(args: &UpArgs, signals: SetAside) -> anyhow::Result<()> {
     let state = settings::state_dir().context("no place for pond's state; set HOME or POND_STATE_DIR")?;
     let place = Place::open(&state)?;
     let _alone = place.take()?;

@@ -47,7 +47,7 @@ fn a_job_runs_on_its_source_and_its_statement_holds() {
         std::io::sink(),
     );
     assert_eq!(statement.input.tree_sha256, Some(packed.unwrap().input));
-    assert!(matches!(statement.output, Output::Collected { changed: 1, .. }), "{:?}", statement.output);
+    assert!(matches!(statement.output, Output::Collected { changed: 2, .. }), "{:?}", statement.output);
     let tree = control.stream(&stage, Stream::Result);
     let told = statement.logs.iter().find(|log| log.stream == result::Stream::Result).unwrap();
     assert_eq!(told.sha256, Digest::of(&tree));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pond_control::store::Stream;
 use pond_policy::stage::State;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::control::Control;
 use crate::ends::{LEASE, shell};
@@ -52,11 +52,12 @@ fn a_killed_daemon_leaves_nothing_once_it_starts_again() {
     let control = Control::start(LEASE);
     let mut host = Host::working(&control);
     begun(&control, &host, "471202");
+    let jobs = jobs_of(&host);
     host.signal(Signal::KILL);
     host.wait_for_end();
     host.wait("the sandbox to be gone", || processes("471202").is_empty());
     assert!(!host.residue().is_empty(), "or the test proves nothing");
-    host.wait("the job's process to be gone", || processes("job").is_empty());
+    host.wait("the job's process to be gone", || jobs.iter().all(|job| test_kill_process(*job).is_err()));
     host.start();
     host.wait("everything to be gone", || host.residue().is_empty());
     let next = control.submit(&shell("true"), None);

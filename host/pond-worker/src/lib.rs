@@ -27,11 +27,13 @@ pub mod supervise;
 pub mod terminal;
 pub mod unpack;
 
+mod because;
 mod beneath;
 mod fault;
 mod object;
 mod utf8;
 
+pub use because::because;
 pub use pond_seal::Digest;
 use pond_seal::digest;
 

@@ -249,23 +249,22 @@ fn is_here(host: &str) -> bool {
 }
 
 fn connector(ca_pem: Option<&str>) -> Result<TlsConnector, LinkFault> {
-    let mut roots = RootCertStore::empty();
-    match ca_pem {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(pem) => {
-            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                let certificate = certificate.map_err(|_| LinkFault::Authorities)?;
-                roots.add(certificate).map_err(|_| LinkFault::Authorities)?;
-            }
-        }
-    }
-    if roots.is_empty() {
-        return Err(LinkFault::Authorities);
-    }
+    let roots = match ca_pem {
+        None => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
+        Some(pem) => authorities(pem).filter(|roots| !roots.is_empty()).ok_or(LinkFault::Authorities)?,
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(LinkFault::Tls)?.with_root_certificates(roots).with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn authorities(pem: &str) -> Option<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        roots.add(certificate.ok()?).ok()?;
+    }
+    Some(roots)
 }
 
 #[cfg(test)]

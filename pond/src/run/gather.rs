@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pond_sandbox::container::TransferFault;
+use pond_worker::because;
 use pond_worker::collect::{
     Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted,
     collect, discard,
@@ -21,7 +22,6 @@ use super::base::Base;
 use super::finding::{Finding, Kind};
 use super::pace::Pace;
 use super::verdict::Shortfall;
-use crate::output::because;
 
 const EDIT_RESULT: &str = "edit_result.json";
 const MAKE_ROOM: &str =

@@ -27,7 +27,7 @@ use zeroize::Zeroizing;
 
 use crate::orchestrator_cmd::BOUNDS;
 use crate::output;
-use crate::signals::Signals;
+use crate::signals::SetAside;
 use listen::ListenArgs;
 
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7575);
@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) fn main(args: &ServeArgs) -> ExitCode {
-    let served = Signals::heed().and_then(|signals| runtime()?.block_on(serve(args, signals)));
+    let served = SetAside::new().and_then(|signals| runtime()?.block_on(serve(args, signals)));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => output::failed(&fault, args.json),
@@ -54,12 +54,12 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")
 }
 
-async fn serve(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
-    let arriving = signals.arriving()?;
+async fn serve(args: &ServeArgs, signals: SetAside) -> anyhow::Result<()> {
+    let signals = signals.listen()?;
     let serving = Serving::begin(args).await?;
     serving.announce(args.json).await?;
     let doors = serving.doors();
-    serving.serve(doors, arriving.next()).await;
+    serving.serve(doors, signals.next()).await;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use super::membership::Membership;
 use super::runtime;
 use crate::run::OWN_EXECUTABLE;
-use crate::signals::Signals;
+use crate::signals::SetAside;
 use crate::{output, runs, settings};
 
 /// Ask for jobs and run them.
@@ -40,7 +40,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         log,
         changed: Notify::new(),
     };
-    let signals = Signals::heed()?;
+    let signals = SetAside::new()?;
     runtime()?.block_on(async {
         let phase = phases(signals)?;
         let capabilities = look(Path::new(OWN_EXECUTABLE)).await?;
@@ -52,12 +52,12 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What signals make of the daemon.
-pub(crate) fn phases(signals: Signals) -> anyhow::Result<watch::Receiver<Phase>> {
+pub(crate) fn phases(signals: SetAside) -> anyhow::Result<watch::Receiver<Phase>> {
     let (set, phase) = watch::channel(Phase::Work);
-    let arriving = signals.arriving()?;
+    let signals = signals.listen()?;
     tokio::spawn(async move {
         for next in [Phase::Drain, Phase::GiveUp] {
-            arriving.next().await;
+            signals.next().await;
             set.send_replace(next);
         }
         // Whoever watches the phase must not see it go.

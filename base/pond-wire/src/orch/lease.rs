@@ -55,3 +55,27 @@ pub enum Verdict {
     /// The job is somebody else's. Kill it; nothing of it is wanted.
     Lost {},
 }
+
+/// The worker has the job no longer, and there is no result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decline {
+    pub version: Version,
+    pub lease: Lease,
+    pub declined: Declined,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
+pub enum Declined {
+    /// The worker ends; somebody else may have the job.
+    GivenBack {},
+    /// Nothing of the job ran, and it will not.
+    Refused { reason: Code },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclineReply {
+    pub version: Version,
+}

@@ -13,7 +13,9 @@ mod value;
 
 pub use chunk::{Chunk, ChunkReply, Complete, CompleteReply, MOST_CHUNK_BYTES, Stream};
 pub use enroll::{EnrollBegin, EnrollChallenge, EnrollFinish, EnrollReply, Rotate, RotateReply};
-pub use lease::{Acknowledge, AcknowledgeReply, Heartbeat, HeartbeatReply, Lease, Verdict};
+pub use lease::{
+    Acknowledge, AcknowledgeReply, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Lease, Verdict,
+};
 pub use poll::{MOST_WAIT_SECONDS, Poll, PollReply};
 pub use seal::{Redeem, RedeemReply, Seal, SealReply};
 pub use value::{Blob, Code, Few, Hash, Id, NotAValue, Version};
@@ -33,6 +35,7 @@ pub enum Route {
     Heartbeat,
     Chunks,
     Complete,
+    Decline,
 }
 
 /// Who may make a call.
@@ -47,7 +50,7 @@ pub enum Proven {
 }
 
 impl Route {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::EnrollBegin,
         Self::EnrollFinish,
         Self::Rotate,
@@ -58,6 +61,7 @@ impl Route {
         Self::Heartbeat,
         Self::Chunks,
         Self::Complete,
+        Self::Decline,
     ];
 
     /// The path; all are POST.
@@ -73,6 +77,7 @@ impl Route {
             Self::Heartbeat => "/orch/heartbeat",
             Self::Chunks => "/orch/chunks",
             Self::Complete => "/orch/complete",
+            Self::Decline => "/orch/decline",
         }
     }
 
@@ -105,7 +110,8 @@ impl Route {
             | Self::Redeem
             | Self::Heartbeat
             | Self::Chunks
-            | Self::Complete => Proven::BySignatureAndLease,
+            | Self::Complete
+            | Self::Decline => Proven::BySignatureAndLease,
         }
     }
 }
@@ -171,6 +177,8 @@ bodies! {
     ChunkReply: 1 << 10,
     Complete: with_blobs(chunk::MOST_STATEMENT_BYTES),
     CompleteReply: 1 << 10,
+    Decline: 1 << 10,
+    DeclineReply: 1 << 10,
 }
 
 #[cfg(test)]

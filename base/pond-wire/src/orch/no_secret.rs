@@ -135,6 +135,7 @@ impl World {
                 value(ChunkReply::Full { version }),
             ],
             Route::Complete => vec![value(CompleteReply::Accepted { version })],
+            Route::Decline => vec![value(DeclineReply { version })],
         }
     }
 }

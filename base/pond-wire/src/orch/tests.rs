@@ -101,6 +101,13 @@ fn replies_are_strict() {
     strict(&ChunkReply::Expected { version, seq: 1, offset: 2 });
     strict(&ChunkReply::Full { version });
     strict(&CompleteReply::Accepted { version });
+    for declined in [
+        Declined::GivenBack {},
+        Declined::Refused { reason: Code::try_from("job_failed".to_owned()).unwrap() },
+    ] {
+        strict(&Decline { version, lease: lease(), declined });
+    }
+    strict(&DeclineReply { version });
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The holder of a lease begins, and says that it is still there.
 
 use pond_wire::orch::{
-    Acknowledge, AcknowledgeReply, Code, Heartbeat, HeartbeatReply, Lease as Named, Verdict, Version,
+    Acknowledge, AcknowledgeReply, Code, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply,
+    Lease as Named, Verdict, Version,
 };
 
 use super::gate::Caller;
@@ -60,6 +61,26 @@ pub(super) async fn heartbeat(
         Err(LeaseFault::Stale) => reply(Verdict::Lost {}),
         Err(LeaseFault::Store(fault)) => Err(fault.into()),
     }
+}
+
+/// The holder of a lease hands it in without a result. Its word ends no stage that anybody else could run: what it refuses is
+/// refused by pond's own rules everywhere, and a worker that lies about that only loses its own work.
+pub(super) async fn decline(
+    plane: &Plane,
+    caller: &Caller,
+    body: &Decline,
+    now: Moment,
+) -> Result<DeclineReply, Problem> {
+    let lease = lease_of(caller, &body.lease)?;
+    match &body.declined {
+        Declined::GivenBack {} => plane.store.give_back(&lease, now).await?,
+        Declined::Refused { reason } => {
+            let reason = format!("the worker could not run it: {}", reason.as_str());
+            plane.store.refuse(&lease, &reason, now).await?;
+        }
+    }
+    plane.bell.ring();
+    Ok(DeclineReply { version: Version })
 }
 
 fn cancelled() -> Result<Code, Problem> {

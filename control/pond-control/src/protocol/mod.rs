@@ -94,7 +94,8 @@ async fn answer(door: &Door, route: Route, request: Request, now: Moment) -> Res
         | Route::Redeem
         | Route::Heartbeat
         | Route::Chunks
-        | Route::Complete => {
+        | Route::Complete
+        | Route::Decline => {
             let mut caller = door.gate.admit(plane, &parts, &bytes, now).await.map_err(nobody)?;
             let answered = signed(plane, route, &mut caller, &bytes, now).await;
             answered.map_err(|problem| (caller.actor(), problem))
@@ -129,6 +130,7 @@ async fn signed(
         Route::Heartbeat => json(&hold::heartbeat(plane, caller, &orch::decode(bytes)?, now).await?),
         Route::Chunks => json(&output::chunk(plane, caller, &orch::decode(bytes)?).await?),
         Route::Complete => json(&complete::complete(plane, caller, &orch::decode(bytes)?, now).await?),
+        Route::Decline => json(&hold::decline(plane, caller, &orch::decode(bytes)?, now).await?),
     }
 }
 

@@ -83,8 +83,8 @@ impl Store {
                 give_up(&mut tx, &mut run, &lost, Event::TimeOut, "its time was up", now).await?
             }
             Lapse::Poisoned => {
-                let reason = format!("{} workers were lost on it", self.rules.poison_after);
-                give_up(&mut tx, &mut run, &lost, Event::Poison, &reason, now).await?;
+                let reason = "too many workers were lost on it";
+                give_up(&mut tx, &mut run, &lost, Event::Poison, reason, now).await?;
             }
             Lapse::Cancelled => {
                 give_up(&mut tx, &mut run, &lost, Event::Cancel, "the run was cancelled", now).await?;
@@ -101,11 +101,14 @@ impl Store {
         if lost.timed_out {
             return Ok(Lapse::TimedOut);
         }
-        let sql =
-            "SELECT count(DISTINCT worker_id) AS workers FROM lease_loss WHERE job_id = $1 AND kind = 'lost'";
+        let sql = "SELECT count(DISTINCT worker_id) AS workers, count(*) AS losses FROM lease_loss
+                   WHERE job_id = $1 AND kind = 'lost'";
         let row = tx.row(sql, args![&lost.job.id]).await?;
-        let workers = row.map_or(Ok(0), |row| row.count("workers"))?;
-        Ok(if workers >= self.rules.poison_after { Lapse::Poisoned } else { Lapse::Requeued })
+        let (workers, losses) =
+            row.map_or(Ok((0, 0)), |row| Ok::<_, Fault>((row.count("workers")?, row.count("losses")?)))?;
+        // Where there are fewer workers than that, the same ones are lost again and again.
+        let poisoned = workers >= self.rules.poison_after || losses >= self.rules.poison_after * 2;
+        Ok(if poisoned { Lapse::Poisoned } else { Lapse::Requeued })
     }
 
     /// Quarantines a worker that lost too many jobs lately. One that lost the same job again and again is the job's victim.

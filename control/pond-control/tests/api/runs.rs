@@ -36,7 +36,10 @@ pub(crate) fn a_run_is_judged_submitted_shown_and_cancelled(start: &dyn Fn(Set) 
     let view: pond_wire::api::RunView = serde_json::from_value(shown.clone()).unwrap();
     assert_eq!((view.run.id.as_str(), view.run.open_stages, view.stages.len()), (run.as_str(), 2, 2));
     assert_eq!(shown["stages"][0]["state"], "queued");
-    assert_eq!(shown["stages"][0]["reason"], "no worker is in pool:trusted; one that offers sandbox.* is needed");
+    assert_eq!(
+        shown["stages"][0]["reason"],
+        "no worker is in pool:trusted; one that offers sandbox.* is needed"
+    );
     assert_eq!(shown["stages"][1]["reason"], "needs 1 more to succeed first");
     let cancelled = world.ask("POST", &format!("/v1/runs/{run}/cancel"), Some(&json!({"reason": "enough"})));
     assert_eq!((cancelled.status, &cancelled.json()["state"]), (200, &json!("cancelled")));

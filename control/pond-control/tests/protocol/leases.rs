@@ -2,7 +2,7 @@
 
 use pond_control::store::{Actor, WorkerId};
 use pond_control::ticker::{Pace, Ticked, tick};
-use pond_wire::orch::{self, Verdict};
+use pond_wire::orch::{self, Declined, Verdict};
 
 use super::whole::finished;
 use super::worker::{Worker, piece_of};
@@ -57,6 +57,27 @@ async fn worthless(worker: &mut Worker, offer: &pond_seal::offer::Offer, envelop
     let chunk = piece_of(offer, orch::Stream::Stderr, &mut chain, b"x");
     assert_eq!(worker.chunk(&chunk).await.map(drop), stale());
     assert_eq!(worker.complete(offer, envelope.to_vec()).await, stale());
+    for declined in [Declined::GivenBack {}, refused()] {
+        assert_eq!(worker.decline(offer, declined).await, stale());
+    }
+}
+
+fn refused() -> Declined {
+    Declined::Refused { reason: orch::Code::try_from("job_failed".to_owned()).unwrap() }
+}
+
+pub(crate) async fn a_job_is_handed_in_for_another_or_for_good(world: &mut World) {
+    let run = world.submit(&plain()).await;
+    let mut worker = world.worker().await;
+    let offer = worker.begun().await;
+    worker.decline(&offer, Declined::GivenBack {}).await.unwrap();
+    assert_eq!(world.stage(&run).await.0, "queued");
+    let again = worker.begun().await;
+    assert_eq!((again.job.as_str(), again.lease_epoch), (offer.job.as_str(), offer.lease_epoch + 1));
+    worker.decline(&again, refused()).await.unwrap();
+    let reason = "the worker could not run it: job_failed".to_owned();
+    assert_eq!(world.stage(&run).await, ("refused".to_owned(), reason));
+    assert_eq!(worker.decline(&again, refused()).await, Err("lease_stale".to_owned()));
 }
 
 pub(crate) async fn a_cancelled_job_is_told(world: &mut World) {

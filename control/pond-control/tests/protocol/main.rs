@@ -57,6 +57,7 @@ on_both! {
         a_revoked_worker_loses_everything_at_once,
         a_lease_that_is_over_is_good_for_nothing,
         a_cancelled_job_is_told,
+        a_job_is_handed_in_for_another_or_for_good,
     ],
     routes: [
         a_tenant_s_own_worker_sees_no_other_tenant,

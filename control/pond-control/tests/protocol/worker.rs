@@ -231,6 +231,11 @@ impl Worker {
         Ok(reply.verdict)
     }
 
+    pub(crate) async fn decline(&mut self, offer: &Offer, declined: orch::Declined) -> Answer<()> {
+        let body = orch::Decline { version: Version, lease: lease(offer), declined };
+        self.call::<orch::DeclineReply>(Route::Decline, &body).await.map(drop)
+    }
+
     pub(crate) async fn chunk(&mut self, chunk: &orch::Chunk) -> Answer<orch::ChunkReply> {
         self.call(Route::Chunks, chunk).await
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use pond_seal::offer::Offer;
 use pond_wire::orch::{
-    Acknowledge, AcknowledgeReply, Heartbeat, HeartbeatReply, Id, Lease, NotAValue, Route, Verdict, Version,
+    Acknowledge, AcknowledgeReply, Code, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Id,
+    Lease, NotAValue, Route, Verdict, Version,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -21,6 +22,7 @@ use super::session::{CallFault, Session};
 use super::source::SourceFault;
 use super::work::work;
 use super::{Daemon, Phase};
+use crate::because;
 use crate::meant::Meant;
 
 /// The longest time between two heartbeats: how late a cancellation is heard.
@@ -94,7 +96,12 @@ pub(super) async fn hold(
     let keeping = keep(&held, until, &course);
     tokio::pin!(working, keeping);
     let lost = tokio::select! {
-        done = &mut working => return done,
+        done = &mut working => {
+            if let Err(fault) = &done {
+                decline(&held, fault.declined()).await;
+            }
+            return done;
+        }
         () = &mut keeping => true,
         _ = phase.wait_for(|phase| *phase == Phase::GiveUp) => false,
     };
@@ -103,8 +110,39 @@ pub(super) async fn hold(
         (daemon.log)("lease_lost", &[("job", &offer.job)]);
     }
     // It is told to end; one that does not is killed with everything it started when this is dropped.
-    match tokio::time::timeout(GRACE, &mut working).await {
-        Ok(Err(_)) | Ok(Ok(())) | Err(_) => Err(JobFault::Lost),
+    let gone = tokio::time::timeout(GRACE, &mut working).await.is_ok();
+    if gone && !lost {
+        decline(&held, Some(Declined::GivenBack {})).await;
+    }
+    Err(JobFault::Lost)
+}
+
+/// Hands the lease in. A word that does not arrive costs the time until the lease lapses.
+async fn decline(held: &Held<'_>, declined: Option<Declined>) {
+    let Some(declined) = declined else { return };
+    let body = Decline { version: Version, lease: held.lease.clone(), declined };
+    if let Err(fault) = held.daemon.session.call::<DeclineReply>(Route::Decline, &body).await {
+        (held.daemon.log)("decline_failed", &[("job", &held.offer.job), ("error", &because(&fault))]);
+    }
+}
+
+impl JobFault {
+    /// What is said of a job that has no result: nothing where something of it may have run, or where the lease is over.
+    fn declined(&self) -> Option<Declined> {
+        let code = match self {
+            Self::Source(_) => "source_failed",
+            Self::Withheld { .. } | Self::Release(..) | Self::Seal(_) => "credential_withheld",
+            Self::Failed { code, .. } => code,
+            Self::Acknowledge(_)
+            | Self::Lost
+            | Self::Place(_)
+            | Self::Child(_)
+            | Self::Chunks(_)
+            | Self::Result(_)
+            | Self::Complete(_)
+            | Self::Value(_) => return None,
+        };
+        Code::try_from(code.to_owned()).ok().map(|reason| Declined::Refused { reason })
     }
 }
 

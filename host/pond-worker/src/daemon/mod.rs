@@ -33,6 +33,7 @@ pub use look::{LookFault, look};
 pub use place::{Alone, Place, PlaceFault};
 pub use session::{CallFault, Session};
 
+use crate::because;
 use crate::meant::{Meant, MeantFault, understand};
 use hold::hold;
 use pace::Pace;
@@ -137,7 +138,7 @@ async fn take_jobs(
                 tokio::time::sleep(retry).await;
             }
             Err(fault) => {
-                (daemon.log)("poll_failed", &[("error", &chain(&fault))]);
+                (daemon.log)("poll_failed", &[("error", &because(&fault))]);
                 pace.wait().await;
             }
         }
@@ -147,7 +148,7 @@ async fn take_jobs(
 fn told(daemon: &Daemon, offer: &Offer, ended: Result<(), JobFault>) {
     match ended {
         Ok(()) => (daemon.log)("job_accepted", &[("job", &offer.job)]),
-        Err(fault) => (daemon.log)("job_failed", &[("job", &offer.job), ("error", &chain(&fault))]),
+        Err(fault) => (daemon.log)("job_failed", &[("job", &offer.job), ("error", &because(&fault))]),
     }
 }
 
@@ -171,14 +172,4 @@ async fn poll(daemon: &Daemon, capabilities: Vec<String>) -> Result<Polled, Poll
     let offer = offer.verify(&session.control, Addressee { worker: &session.worker, worker_key, polled })?;
     let meant = understand(&offer.executor, &offer.tenant, offer.policy, &daemon.settings)?;
     Ok(Polled::Job(Box::new((offer, meant))))
-}
-
-fn chain(fault: &dyn std::error::Error) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text
 }

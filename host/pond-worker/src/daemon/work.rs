@@ -15,6 +15,7 @@ use super::chunks::{ChunkFault, Outgoing};
 use super::hold::{Course, Held, JobFault};
 use super::pace::Pace;
 use super::source;
+use crate::because;
 use crate::order::{JobAnswer, JobOrder, NamedSecret};
 
 /// What the process that ran the job leaves in the run's directory.
@@ -159,11 +160,5 @@ async fn explain(held: &Held<'_>, fault: &JobFault) -> Result<(), ChunkFault> {
 }
 
 fn reason(fault: &JobFault) -> String {
-    let mut text = format!("pond: {fault}");
-    let mut cause = std::error::Error::source(fault);
-    while let Some(source) = cause {
-        text += &format!(": {source}");
-        cause = source.source();
-    }
-    text + "\n"
+    format!("pond: {}\n", because(fault))
 }

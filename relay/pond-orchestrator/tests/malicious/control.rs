@@ -147,7 +147,8 @@ impl Control {
             | Route::Poll
             | Route::Acknowledge
             | Route::Redeem
-            | Route::Heartbeat => Err("not_in_this_play"),
+            | Route::Heartbeat
+            | Route::Decline => Err("not_in_this_play"),
         }
     }
 
