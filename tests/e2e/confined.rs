@@ -202,7 +202,7 @@ fn a_tool_of_the_home_directory_is_offered_by_name_and_nothing_else_of_it() {
         let output = world.pond(&arguments).env("HOME", &home).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert_eq!(run(&["--tool", "cargo"]), "the cargo of the home\nbin\nrustup\n");
+    assert_eq!(run(&["--tool", "cargo"]), "the cargo of the home\nbin\ngit\nregistry\nrustup\n");
     assert!(!run(&[]).contains("of the home"));
     assert_eq!(std::fs::read_to_string(home.join(".cargo/bin/cargo")).unwrap().lines().count(), 2);
 }

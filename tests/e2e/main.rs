@@ -17,6 +17,7 @@ mod interrupted;
 mod kept;
 mod killed;
 mod limits;
+mod plain_words;
 mod remote;
 mod residue;
 mod result;

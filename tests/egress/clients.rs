@@ -10,20 +10,20 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::world::sides::tool;
-use crate::world::{Done, Plan, World, source};
+use crate::world::{Backend, Done, Plan, World, source};
 
 /// What every client is told: whom to trust, and to leave nothing behind.
 const TRUST: &str = r#"
 ca="$PWD/ca.pem"
 export SSL_CERT_FILE="$ca" CURL_CA_BUNDLE="$ca" REQUESTS_CA_BUNDLE="$ca" PIP_CERT="$ca" NODE_EXTRA_CA_CERTS="$ca" npm_config_cafile="$ca"
 export CARGO_HTTP_CAINFO="$ca" GIT_SSL_CAINFO="$ca" WGETRC="$PWD/wgetrc"
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 npm_config_cache="$PWD/npm-cache" CARGO_HOME="$PWD/cargo-home"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 npm_config_cache="$PWD/npm-cache"
 export JAVA_TOOL_OPTIONS="$JAVA_TOOL_OPTIONS -Djavax.net.ssl.trustStore=$PWD/trust.p12 -Djavax.net.ssl.trustStorePassword=changeit"
 "#;
 
 /// What the control installs is not there when pond's turn comes.
 const COPY: &str = r#"
-cp -r . ../direct; cd ../direct; export HOME="$PWD"
+cp -r . ../direct; cd ../direct; export HOME="$PWD" CARGO_HOME="$PWD/cargo-home"
 "#;
 
 const WITHOUT_PROXY: &str = r#"
@@ -57,7 +57,11 @@ enum Honours {
 
 /// Runs a client everywhere.
 fn everywhere(client: &Client) {
-    let world = World::new(Plan::default());
+    everywhere_on(Backend::Native, client);
+}
+
+fn everywhere_on(backend: Backend, client: &Client) {
+    let world = World::new(Plan { backend, ..Plan::default() });
     prepare(&world);
     let direct = format!("{COPY}{TRUST}{}", client.line);
     check(&world, "direct", client, world.direct("sh").env("PATH", path()).args(["-ec", &direct]));
@@ -161,13 +165,29 @@ node -e 'console.log(require("pond-hello"))'"#,
     });
 }
 
-#[test]
-fn cargo_run() {
-    everywhere(&Client {
-        line: "cd crate && cargo --quiet run --target-dir ../built",
+/// A crate that this machine has never downloaded.
+fn cargo_run_on(backend: Backend) {
+    let client = Client {
+        line: "cd crate && cargo --quiet fetch && cargo --quiet --offline run --target-dir ../built",
         prints: "hello from crates",
         proxy: Honours::Proxy,
-    });
+    };
+    everywhere_on(backend, &client);
+}
+
+#[test]
+fn cargo_run() {
+    cargo_run_on(Backend::Native);
+}
+
+#[test]
+fn cargo_run_on_docker() {
+    cargo_run_on(Backend::Docker);
+}
+
+#[test]
+fn cargo_run_on_gvisor() {
+    cargo_run_on(Backend::Gvisor);
 }
 
 #[test]

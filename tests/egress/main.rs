@@ -19,6 +19,7 @@ mod flow;
 mod harness;
 mod hello;
 mod internet;
+mod interrupted;
 mod live;
 mod neighbours;
 mod plain;

@@ -108,6 +108,12 @@ pub enum RootEntry {
         source: String,
         kind: BindKind,
     },
+    /// A directory that the job changes for itself, over one of the host's or over nothing: what it writes is on its disk and goes
+    /// with it. Its files appear as the job's own.
+    Throwaway {
+        path: String,
+        source: Option<String>,
+    },
     /// A device node of the host, bound by itself.
     Device {
         path: String,
@@ -122,6 +128,7 @@ impl RootEntry {
             | Self::Symlink { path, .. }
             | Self::File { path, .. }
             | Self::Bind { path, .. }
+            | Self::Throwaway { path, .. }
             | Self::Device { path, .. } => path,
         }
     }

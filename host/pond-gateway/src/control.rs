@@ -22,7 +22,7 @@ use crate::stance::Stance;
 pub(crate) const QUEUE: usize = 256;
 /// How often refusals that were only counted are told.
 const FLOOD_EVERY: Duration = Duration::from_secs(10);
-/// How long tunnels may take to record their end when the job is over.
+/// How long tunnels and model calls may take to record their end when the job is over.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why the conversation ended.
@@ -144,7 +144,8 @@ impl Control {
         outlet.writable().await.map(drop).map_err(ControlFault::Watch)
     }
 
-    /// Ends every tunnel, lets each record its end, and sums up.
+    /// Ends every tunnel, lets each and every model call record its end, and sums up. What is set aside for a call that does
+    /// not end is spent.
     async fn say_farewell(
         &self,
         gateway: &Gateway,
@@ -153,7 +154,7 @@ impl Control {
     ) -> Result<(), ControlFault> {
         gateway.rules.send_replace(Arc::new(Stance::Ended));
         let quiet = async {
-            while gateway.tunnels.open() > 0 {
+            while gateway.tunnels.open() > 0 || gateway.set_aside() > 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
@@ -163,6 +164,7 @@ impl Control {
         }
         known.extend(std::iter::from_fn(|| events.try_recv().ok()));
         known.extend(gateway.ledger.take_flood());
+        gateway.ledger.unsettled(gateway.set_aside());
         known.extend(gateway.ledger.summary());
         self.send_all(&mut known).await
     }

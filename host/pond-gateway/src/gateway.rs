@@ -41,6 +41,11 @@ impl Gateway {
         Arc::clone(&self.rules.borrow())
     }
 
+    /// What is set aside for model calls that have not ended, in micro-cents.
+    pub(crate) fn set_aside(&self) -> u64 {
+        self.broker.get().map_or(0, |broker| broker.standing().reserved.0)
+    }
+
     /// The address a name has inside the job, if the job may know it. In the internet posture the name must exist as well,
     /// and lead somewhere the job may go: its address will be all that says whom a connection is for.
     pub(crate) async fn inside_address(&self, name: &HostName) -> Result<Ipv4Addr, Denial> {

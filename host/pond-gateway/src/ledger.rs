@@ -117,6 +117,13 @@ impl Ledger {
         }
     }
 
+    /// Records what is still set aside for model calls when there is nobody left to end them.
+    pub(crate) fn unsettled(&self, microcents: u64) {
+        let mut book = self.book();
+        book.totals.spent_microcents = book.totals.spent_microcents.saturating_add(microcents);
+        book.totals.model_untold += u64::from(microcents > 0);
+    }
+
     /// Waits for a place in the queue.
     pub(crate) async fn tell(&self, event: Event) -> Result<(), Gone> {
         self.queue.send(event).await.map_err(|_| Gone)

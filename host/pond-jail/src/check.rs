@@ -78,6 +78,9 @@ fn entry_is_sound(entry: &RootEntry, console: Console) -> bool {
     let outside_reserved = !RESERVED.iter().any(|reserved| is_at_or_below(path, reserved));
     let source_is_sound = match entry {
         RootEntry::Bind { source, .. } => is_plain_absolute(source) && source != "/",
+        RootEntry::Throwaway { source, .. } => {
+            source.as_deref().is_none_or(|source| is_plain_absolute(source) && source != "/")
+        }
         RootEntry::Device { source, .. } => device_is_sound(source, console),
         RootEntry::Directory { .. } | RootEntry::Symlink { .. } | RootEntry::File { .. } => true,
     };

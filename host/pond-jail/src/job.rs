@@ -146,11 +146,20 @@ pub(crate) fn exec(plan: &JailPlan, program: &Program) -> Failure {
     let mut errno = Errno::NOENT;
     for candidate in candidates {
         let Ok(candidate) = CString::new(candidate) else { continue };
-        let fault = Errno::from_io_error(&program.exec(&candidate)).unwrap_or(Errno::IO);
+        let fault = match Errno::from_io_error(&program.exec(&candidate)).unwrap_or(Errno::IO) {
+            // The kernel says of a directory what it says of a file without the right to execute it.
+            Errno::ACCESS if is_directory(&candidate) => Errno::ISDIR,
+            fault => fault,
+        };
         // A file that is there but cannot run says more than the absence of the next one.
         if fault != Errno::NOENT && fault != Errno::NOTDIR {
             errno = fault;
         }
     }
     Failure { step: Step::Exec, errno }
+}
+
+fn is_directory(path: &CString) -> bool {
+    rustix::fs::stat(path.as_c_str())
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
 }

@@ -48,6 +48,7 @@ pub(crate) fn open_sources(plan: &JailPlan) -> Result<VecDeque<OwnedFd>, Failure
                 sources.push_back(clone_one(source, kind, device, Step::MountDevices)?);
             }
             RootEntry::Bind { kind: BindKind::Directory, .. }
+            | RootEntry::Throwaway { .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
             | RootEntry::File { .. } => {}
@@ -131,7 +132,9 @@ fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> 
                 Err(Failure { step: Step::BuildRoot, errno: Errno::NOSPC })
             }
         }
-        RootEntry::Bind { path, kind: BindKind::Directory, .. } => make_directory(root, path, Step::OpenRoot),
+        RootEntry::Bind { path, kind: BindKind::Directory, .. } | RootEntry::Throwaway { path, .. } => {
+            make_directory(root, path, Step::OpenRoot)
+        }
         RootEntry::Bind { path, kind: BindKind::File, .. } => {
             drop(make_file(root, path, Step::OpenRoot)?);
             attach_next(root, path, sources, Step::OpenRoot)

@@ -1,4 +1,5 @@
-//! Directories of the host as a job sees them: each through a read-only overlay of its own.
+//! Directories of the host as a job sees them: each through an overlay of its own, read-only but for those it may change for
+//! itself, whose upper layer is on its disk.
 //!
 //! A plain bind would share the host's inodes, and with them every socket that listens there, every lock, and the watches that
 //! tell who opens what. An overlay's inodes are the sandbox's own; only contents are shared. What is mounted below such a
@@ -6,7 +7,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use pond_wire::jail::{BindKind, JailPlan, RootEntry, Step};
+use pond_sys::mount::{Attributes, set_attributes};
+use pond_wire::jail::{BindKind, Identity, JailPlan, RootEntry, Step};
 use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -15,7 +17,8 @@ use rustix::mount::{
 };
 
 use crate::fault::{At, Failure};
-use crate::storage::{mount_below, open_directory};
+use crate::idmap::owner_namespace;
+use crate::storage::{self, Builder, mount_below, open_directory};
 
 const STEP: Step = Step::OpenRoot;
 /// The second layer the kernel asks for. Nobody but the launcher writes to it, and it writes nothing.
@@ -27,10 +30,20 @@ pub(crate) struct Shown {
     pub(crate) spent: Vec<OwnedFd>,
 }
 
+/// What becomes of the host's directory inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View<'a> {
+    ReadOnly(&'a str),
+    Throwaway(Option<&'a str>),
+}
+
 /// The plan's directories, in its order.
-pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, View<'_>)> {
     plan.root.iter().filter_map(|entry| match entry {
-        RootEntry::Bind { path, source, kind: BindKind::Directory } => Some((path.as_str(), source.as_str())),
+        RootEntry::Bind { path, source, kind: BindKind::Directory } => {
+            Some((path.as_str(), View::ReadOnly(source)))
+        }
+        RootEntry::Throwaway { path, source } => Some((path.as_str(), View::Throwaway(source.as_deref()))),
         RootEntry::Bind { kind: BindKind::File, .. }
         | RootEntry::Directory { .. }
         | RootEntry::Symlink { .. }
@@ -42,14 +55,63 @@ pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, &str)>
 pub(crate) fn show(plan: &JailPlan, disk: &OwnedFd) -> Result<Shown, Failure> {
     let empty = empty_layer(disk)?;
     let mut shown = Shown { views: Vec::new(), spent: Vec::new() };
-    for (_, source) in directories(plan) {
-        // A mount of its own has no path: the mount table will not tell where on the host the directory lies.
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = open_tree(CWD, source, flags).map_err(mount_below).at(STEP)?;
-        shown.views.push(overlay(&tree, &empty)?);
-        shown.spent.push(tree);
+    for (index, (_, view)) in directories(plan).enumerate() {
+        match view {
+            View::ReadOnly(source) => {
+                let tree = tree_of(source)?;
+                shown.views.push(overlay(&tree, &empty)?);
+                shown.spent.push(tree);
+            }
+            View::Throwaway(source) => {
+                let tree = source.map(|source| owned_by_job(plan.identity, source)).transpose()?;
+                shown.views.push(throwaway(disk, index, tree.as_ref(), Builder::of(plan.identity))?);
+                shown.spent.extend(tree);
+            }
+        }
     }
     Ok(shown)
+}
+
+/// A mount of its own has no path: the mount table will not tell where on the host the directory lies.
+fn tree_of(source: &str) -> Result<OwnedFd, Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(CWD, source, flags).map_err(mount_below).at(STEP)
+}
+
+/// As a read-only mount whose owner appears as the job: what it may change must be its own.
+fn owned_by_job(identity: Identity, source: &str) -> Result<OwnedFd, Failure> {
+    let tree = tree_of(source)?;
+    let owners = match identity {
+        Identity::Range { base, .. } => {
+            let stat = rustix::fs::fstat(&tree).at(STEP)?;
+            owner_namespace(Identity::Range { base, owner_uid: stat.st_uid, owner_gid: stat.st_gid })?
+        }
+        Identity::Single { .. } => None,
+    };
+    let attributes = Attributes {
+        read_only: true,
+        no_suid: true,
+        no_dev: true,
+        private: true,
+        idmap: owners.as_ref().map(AsFd::as_fd),
+        ..Attributes::default()
+    };
+    set_attributes(&tree, attributes, false).at(STEP)?;
+    Ok(tree)
+}
+
+fn throwaway(
+    disk: &OwnedFd,
+    index: usize,
+    lower: Option<&OwnedFd>,
+    builder: Builder,
+) -> Result<OwnedFd, Failure> {
+    let (upper, work) = (format!("t{index}"), format!("t{index}w"));
+    let layer = storage::directory(disk, &upper, builder)?;
+    match lower {
+        None => storage::subtree(disk, &upper),
+        Some(lower) => storage::overlay(builder, lower, &layer, &storage::directory(disk, &work, builder)?),
+    }
 }
 
 fn empty_layer(disk: &OwnedFd) -> Result<OwnedFd, Failure> {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here has a path: mounts are descriptors until the sandbox moves them into its own root, so there is nothing to
 //! unmount, and everything vanishes with the last descriptor. The scratch holds `u` (the upper layer), `w` (overlay's own)
-//! `h` (the job's home) and `e` (a layer with nothing in it).
+//! `h` (the job's home), `e` (a layer with nothing in it) and `t…` (layers over directories of the host that the job may change).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -132,7 +132,12 @@ fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
     }
 }
 
-fn overlay(builder: Builder, lower: &OwnedFd, upper: &OwnedFd, work: &OwnedFd) -> Result<OwnedFd, Failure> {
+pub(crate) fn overlay(
+    builder: Builder,
+    lower: &OwnedFd,
+    upper: &OwnedFd,
+    work: &OwnedFd,
+) -> Result<OwnedFd, Failure> {
     let step = Step::MountWorkspace;
     let lower = open_directory(lower, ".").at(step)?;
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).at(step)?;
@@ -200,7 +205,7 @@ fn give_to_job(parent: &OwnedFd, name: &str, builder: Builder) -> Result<(), Fai
     rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).at(Step::MountScratch)
 }
 
-fn directory(disk: &OwnedFd, name: &str, builder: Builder) -> Result<OwnedFd, Failure> {
+pub(crate) fn directory(disk: &OwnedFd, name: &str, builder: Builder) -> Result<OwnedFd, Failure> {
     let step = Step::MountScratch;
     match rustix::fs::mkdirat(disk, name, Mode::from_raw_mode(0o755)) {
         // An image comes with its directories.
@@ -215,7 +220,7 @@ pub(crate) fn open_directory(at: &OwnedFd, name: &str) -> Result<OwnedFd, Errno>
     rustix::fs::openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn subtree(disk: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
+pub(crate) fn subtree(disk: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     open_tree(disk, name, flags).at(Step::MountScratch)
 }

@@ -10,7 +10,7 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use pond_wire::jail::{CheckoutView, Console, HOME, JailPlan, Step, WORKSPACE};
+use pond_wire::jail::{CheckoutView, Console, HOME, JailPlan, RootEntry, Step, WORKSPACE};
 use rustix::io::Errno;
 
 use crate::fault::Failure;
@@ -48,8 +48,8 @@ struct Places<'a> {
     devices: Vec<&'a Path>,
 }
 
-impl Places<'_> {
-    fn of(plan: &JailPlan) -> Self {
+impl<'a> Places<'a> {
+    fn of(plan: &'a JailPlan) -> Self {
         let workspace = match plan.checkout {
             CheckoutView::ReadOnly(_) => None,
             CheckoutView::Copy(_) | CheckoutView::Empty => Some(WORKSPACE),
@@ -58,8 +58,17 @@ impl Places<'_> {
             Console::Pipes => None,
             Console::Terminal { .. } => Some(terminal::PLACE),
         };
+        let throwaway = plan.root.iter().filter_map(|entry| match entry {
+            RootEntry::Throwaway { path, .. } => Some(path.as_str()),
+            RootEntry::Bind { .. }
+            | RootEntry::Directory { .. }
+            | RootEntry::Symlink { .. }
+            | RootEntry::File { .. }
+            | RootEntry::Device { .. } => None,
+        });
+        let storage = [HOME, "/tmp", "/dev/shm"].into_iter().chain(workspace).chain(throwaway);
         Self {
-            storage: [HOME, "/tmp", "/dev/shm"].into_iter().chain(workspace).map(Path::new).collect(),
+            storage: storage.map(Path::new).collect(),
             devices: WRITABLE_DEVICES.into_iter().chain(terminals).map(Path::new).collect(),
         }
     }

@@ -54,6 +54,7 @@ pub fn fork(name: &str) -> io::Result<Option<Role>> {
 
 fn begin(name: &str, socket: &OwnedFd) -> io::Result<()> {
     pond_sys::origin::forget(name)?;
+    rustix::process::setpgid(None, None)?;
     rustix::thread::set_name(&CString::new(name)?)?;
     rustix::stdio::dup2_stdin(socket)?;
     let nothing = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;

@@ -56,6 +56,8 @@ pub enum Stop {
     TimedOut,
     TooMuchOutput,
     Interrupted,
+    /// Nobody reads what it writes.
+    Unread,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +93,8 @@ pub struct Ended {
 }
 
 /// Runs until the job and everything it started are gone. `sink` gets every piece of output in order, per stream, and must not
-/// wait. What it returns the job gets to hear, as if typed: pond's own answers to what a job asks its terminal.
+/// wait. What it returns the job gets to hear, as if typed: pond's own answers to what a job asks its terminal. A broken pipe ends
+/// the job, as it does where no pond stands between the two.
 pub fn supervise(
     mut running: Running,
     wiring: Wiring<'_>,
@@ -304,9 +307,15 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<String>> Watch<'_, S> {
         let room = self.bounds.output_bytes.saturating_sub(self.output_bytes);
         let kept = length.min(usize::try_from(room).unwrap_or(usize::MAX));
         self.output_bytes += length as u64;
-        let answers =
-            (self.sink)(stream, piece.get(..kept).unwrap_or_default()).map_err(SuperviseFault::Sink)?;
-        self.feeder.answer(&answers);
+        match (self.sink)(stream, piece.get(..kept).unwrap_or_default()) {
+            Ok(answers) => self.feeder.answer(&answers),
+            Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => {
+                if self.stopped.is_none() {
+                    self.stop(Stop::Unread)?;
+                }
+            }
+            Err(fault) => return Err(SuperviseFault::Sink(fault)),
+        }
         if kept < length && !self.cut.contains(&stream) {
             self.cut.push(stream);
         }

@@ -71,6 +71,13 @@ pub(super) fn run(
         picks.retain(Pick::has_control);
     }
     let executable = std::env::current_exe().context("finding pond's own executable")?;
+    if profile.is_confined() {
+        let fates: Vec<Option<Fate>> =
+            backends.iter().map(|backend| absence(*backend, &executable)).collect::<Result<_, _>>()?;
+        if fates.iter().all(Option::is_some) {
+            return Ok(backends.iter().copied().zip(fates.into_iter().flatten()).collect());
+        }
+    }
     let canaries = Canaries::take(&executable).context("looking at the host before the attack")?;
     let props = Props::set(&executable).context("setting the stage")?;
     let settings = Settings::default();
@@ -90,6 +97,13 @@ fn provider(backend: Backend, executable: &Path) -> anyhow::Result<Result<Provid
             Provider::container(backend, state, executable, &settings::engine())
         }
     })
+}
+
+/// Why this host does not have the backend, if that is plain before anything runs.
+fn absence(backend: Backend, executable: &Path) -> anyhow::Result<Option<Fate>> {
+    Ok(provider(backend, executable)?
+        .err()
+        .map(|fault| Fate::Absent(format!("{:#}", anyhow::Error::from(fault)))))
 }
 
 fn pick(cases: &[String]) -> anyhow::Result<Vec<Pick>> {

@@ -64,11 +64,24 @@ pub(super) fn run(
             record.close()?;
             Ok((id, summary))
         }
-        Err(fault) => match abandon(provider.state(), record) {
-            Ok(()) => Err(fault),
-            Err(left) => Err(fault.context(format!("{left}; the next start tries again"))),
-        },
+        Err(fault) => {
+            let left = abandon(provider.state(), record).err().map(|left| left.to_string());
+            let has_begun = request.begun.borrow().is_some();
+            Err(broken_off(fault, has_begun, left.as_deref()))
+        }
     }
+}
+
+/// A run that is not kept: whether a job is lost with it, and what of it is still there.
+fn broken_off(fault: anyhow::Error, has_begun: bool, left: Option<&str>) -> anyhow::Error {
+    let left = left.map(|left| match format!("{fault:#}").contains(left) {
+        // An engine that is gone ends the run and keeps pond from clearing up, for one reason.
+        true => "what is left of it goes with the next start".to_owned(),
+        false => format!("{left}; the next start tries again"),
+    });
+    let lost = has_begun.then(|| "the job had begun, and what it changed is lost".to_owned());
+    let said: Vec<String> = lost.into_iter().chain(left).collect();
+    if said.is_empty() { fault } else { fault.context(said.join("; ")) }
 }
 
 /// What was seen of a job while it ran.
@@ -349,5 +362,29 @@ impl Attempt<'_> {
             changed,
             findings: summary.findings.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is said of a run that broke off.
+    use super::*;
+
+    #[test]
+    fn a_run_that_broke_off_says_once_why_and_what_is_lost() {
+        let said = |has_begun, left| {
+            let fault = anyhow::anyhow!("Connection refused").context("no engine");
+            format!("{:#}", broken_off(fault, has_begun, left))
+        };
+        assert_eq!(said(false, None), "no engine: Connection refused");
+        assert_eq!(
+            said(true, Some("no engine")),
+            "the job had begun, and what it changed is lost; what is left of it goes with the next start: no engine: Connection \
+             refused"
+        );
+        assert_eq!(
+            said(false, Some("a full disk")),
+            "a full disk; the next start tries again: no engine: Connection refused"
+        );
     }
 }

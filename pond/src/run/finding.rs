@@ -93,6 +93,7 @@ fn memory(limits: Limits, ended: &Ended, verdict: &Verdict) -> Option<Finding> {
         | Verdict::TimedOut
         | Verdict::Killed { limit: Limit::Output }
         | Verdict::Interrupted
+        | Verdict::Unread
         | Verdict::NotLaunched { .. } => "a process of the job was killed for memory",
     };
     Some(Finding {
@@ -172,6 +173,7 @@ fn ending(policy: &SandboxPolicy, verdict: &Verdict) -> Option<Finding> {
         | Verdict::Signaled { .. }
         | Verdict::Killed { limit: Limit::Memory }
         | Verdict::Interrupted
+        | Verdict::Unread
         | Verdict::NotLaunched { .. } => None,
     }
 }

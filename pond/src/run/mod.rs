@@ -196,6 +196,7 @@ pub(crate) struct Ran {
 fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::Result<Ran> {
     let backend = request.backend;
     enforceable(request.policy, backend)?;
+    settings::engine().check()?;
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(request.checkout)?;
     checkout.keep_apart(&state)?;

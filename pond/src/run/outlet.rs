@@ -80,10 +80,24 @@ impl Outlet {
         self.shared.room.try_clone()
     }
 
+    /// Whether it is known by now that nobody reads any more.
+    pub(super) fn is_unread(&self) -> bool {
+        match self.shared.lock().reader {
+            Reader::Gone => true,
+            Reader::There | Reader::Failed(_) => false,
+        }
+    }
+
     /// Queues `bytes` without waiting. A failure of the reader's side, other than its end, is told by the next call.
     pub(super) fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         let bytes = match &self.to {
-            Some(to) if !bytes.is_empty() => left_at_once(to, bytes),
+            Some(to) if !bytes.is_empty() => match left_at_once(to, bytes) {
+                Some(left) => left,
+                None => {
+                    self.shared.lock().reader = Reader::Gone;
+                    return Ok(());
+                }
+            },
             Some(_) | None => bytes,
         };
         if bytes.is_empty() {
@@ -201,12 +215,15 @@ impl Shared {
     }
 }
 
-/// Writes what can be written without waiting and returns the rest. Whatever is wrong, the writer of the rest finds out.
-fn left_at_once<'a>(to: &OwnedFd, bytes: &'a [u8]) -> &'a [u8] {
+/// Writes what can be written without waiting and returns the rest; nothing when nobody reads. Whatever else is wrong, the writer
+/// of the rest finds out.
+fn left_at_once<'a>(to: &OwnedFd, bytes: &'a [u8]) -> Option<&'a [u8]> {
     // Where the descriptor stands, as a write does.
     const HERE: u64 = u64::MAX;
-    let written = pwritev2(to, &[IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT).unwrap_or(0);
-    bytes.get(written..).unwrap_or_default()
+    match pwritev2(to, &[IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
+        Err(Errno::PIPE) => None,
+        written => bytes.get(written.unwrap_or(0)..),
+    }
 }
 
 fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {

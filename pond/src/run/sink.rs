@@ -89,15 +89,21 @@ impl Sinks {
         watched.map(|(stream, outlet)| Ok((stream, outlet.room()?))).collect()
     }
 
-    /// Returns what the job is to hear in answer.
+    /// Returns what the job is to hear in answer. Standard output without a reader is a broken pipe.
     pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<String> {
         match self.0.iter_mut().find(|(of, _)| *of == stream) {
             Some((_, sink)) => {
                 sink.log.take(bytes)?;
-                Ok(sink.shown.take(bytes).unwrap_or_else(|fault| {
+                let answers = sink.shown.take(bytes).unwrap_or_else(|fault| {
                     sink.shown = Shown::failed(&fault);
                     String::new()
-                }))
+                });
+                match (stream, sink.shown.outlet()) {
+                    (Stream::Stdout, Some(outlet)) if outlet.is_unread() => {
+                        Err(io::ErrorKind::BrokenPipe.into())
+                    }
+                    (Stream::Stdout | Stream::Stderr | Stream::Terminal, _) => Ok(answers),
+                }
             }
             None => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "output of a stream the job does not have"))

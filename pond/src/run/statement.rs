@@ -356,7 +356,7 @@ fn outcome(verdict: &Verdict) -> anyhow::Result<said::Outcome> {
         Verdict::TimedOut => said::Outcome::TimedOut {},
         Verdict::Killed { limit: Limit::Memory } => said::Outcome::Killed { limit: said::Limit::Memory },
         Verdict::Killed { limit: Limit::Output } => said::Outcome::Killed { limit: said::Limit::Output },
-        Verdict::Interrupted => said::Outcome::Interrupted {},
+        Verdict::Interrupted | Verdict::Unread => said::Outcome::Interrupted {},
         Verdict::NotLaunched { .. } => bail!("the job did not run"),
     })
 }

@@ -174,10 +174,10 @@ impl NetworkSummary {
             let name = host.target.clone();
             host.refusals.clone().into_iter().map(move |refusal| Finding {
                 kind: Kind::Network,
+                rule: network_rule(&refusal.code).to_owned(),
                 code: refusal.code,
                 what: format!("refused {name}"),
                 count: refusal.count,
-                rule: "egress rules: what no rule names is refused".to_owned(),
                 advice: advice(refusal.hint),
             })
         };
@@ -185,9 +185,12 @@ impl NetworkSummary {
             let name = name.clone();
             totals.refusals.clone().into_iter().map(move |(code, count)| Finding {
                 kind: Kind::Model,
-                what: format!("{name} refused a request"),
+                what: format!(
+                    "{name} {}",
+                    if is_upstreams(&code) { "failed a request" } else { "refused a request" }
+                ),
                 count,
-                rule: "the broker's rules".to_owned(),
+                rule: if is_upstreams(&code) { NO_RULE } else { "the broker's rules" }.to_owned(),
                 advice: model_advice(&code),
                 code,
             })
@@ -197,8 +200,32 @@ impl NetworkSummary {
     }
 }
 
+const NO_RULE: &str = "none: it was let through, and failed beyond pond";
+
+/// Which rule a refusal of the gateway's comes from.
+fn network_rule(code: &str) -> &'static str {
+    match code {
+        "private_address" | "self_address" | "mixed_addresses" | "too_many_addresses" => {
+            "addresses: whichever rule names a host, all that it leads to must be public and not this machine"
+        }
+        "dns_failed" | "dial_failed" | "dial_timeout" | "client_left" => NO_RULE,
+        "denied_by_rule" => "egress rules: one denies it, and wins over all that allow",
+        "too_many_tunnels" | "too_many_names" | "bytes_spent" => "caps of a job's connections",
+        "special_name" | "host_not_allowed" | "port_not_allowed" | "ip_literal" => {
+            "egress rules: what no rule names is refused"
+        }
+        _ => "the gateway carries TLS to a named host, well-formed",
+    }
+}
+
+/// What went wrong at the model's server, or on the way there.
+fn is_upstreams(code: &str) -> bool {
+    code.starts_with("upstream_")
+}
+
 fn model_advice(code: &str) -> String {
     let text = match code {
+        _ if is_upstreams(code) => "try again; if it stays so, look at the model's upstream in pond.toml",
         CUT | "budget_exceeded" => "allow it to cost more with --max-cost-cents",
         "provider_egress" => "set provider_tools = true for the model in pond.toml",
         "model_not_allowed" | "model_unknown" => "list the id, with its price, in pond.toml",
@@ -229,6 +256,22 @@ fn reached(host: &HostTotals) -> String {
 mod tests {
     //! What is only counted is still said.
     use super::*;
+
+    #[test]
+    fn a_finding_names_the_rule_it_comes_from_or_none() {
+        use pond_policy::egress::DenialCode;
+        let rule = |code: DenialCode| network_rule(code.name());
+        assert!(rule(DenialCode::PrivateAddress).starts_with("addresses: "));
+        assert!(rule(DenialCode::HostNotAllowed).ends_with("what no rule names is refused"));
+        assert!(rule(DenialCode::DeniedByRule).contains("denies it"));
+        assert_eq!([rule(DenialCode::DnsFailed), rule(DenialCode::DialTimeout)], [NO_RULE; 2]);
+        let mut traffic = Traffic::default();
+        let mut totals = ModelTotals::default();
+        totals.refusals.insert("upstream_broken".to_owned(), 1);
+        traffic.models.insert("main".to_owned(), totals);
+        let found = NetworkSummary::Gateway(traffic).findings().remove(0);
+        assert_eq!((found.what.as_str(), found.rule.as_str()), ("main failed a request", NO_RULE));
+    }
 
     #[test]
     fn requests_and_hosts_without_a_line_of_their_own_are_in_the_summary() {

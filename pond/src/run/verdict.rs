@@ -8,12 +8,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub(crate) enum Verdict {
-    Exited { code: u8 },
-    Signaled { signal: u8 },
+    Exited {
+        code: u8,
+    },
+    Signaled {
+        signal: u8,
+    },
     TimedOut,
-    Killed { limit: Limit },
+    Killed {
+        limit: Limit,
+    },
     Interrupted,
-    NotLaunched { step: String, reason: String, remedy: Option<String> },
+    /// Whoever read its output had gone, as in `pond run … | head`.
+    Unread,
+    NotLaunched {
+        step: String,
+        reason: String,
+        remedy: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +58,7 @@ impl Verdict {
             Some(Stop::TimedOut) => return Self::TimedOut,
             Some(Stop::TooMuchOutput) => return Self::Killed { limit: Limit::Output },
             Some(Stop::Interrupted) => return Self::Interrupted,
+            Some(Stop::Unread) => return Self::Unread,
             None => {}
         }
         let out_of_memory = ended.over.usage.oom_kills.is_some_and(|kills| kills > 0);
@@ -70,7 +83,7 @@ impl Verdict {
     /// pond ended the job, or was told to.
     pub(super) fn was_stopped(&self) -> bool {
         match self {
-            Self::TimedOut | Self::Interrupted | Self::Killed { limit: Limit::Output } => true,
+            Self::TimedOut | Self::Interrupted | Self::Unread | Self::Killed { limit: Limit::Output } => true,
             Self::Exited { .. } | Self::Signaled { .. } | Self::NotLaunched { .. } => false,
             Self::Killed { limit: Limit::Memory } => false,
         }
@@ -82,9 +95,14 @@ impl Verdict {
             (Self::Exited { .. } | Self::Signaled { .. }, Some(Shortfall::Failed)) => 125,
             (Self::Exited { .. } | Self::Signaled { .. }, Some(Shortfall::Interrupted)) => 130,
             (Self::Exited { .. } | Self::Signaled { .. }, None)
-            | (Self::TimedOut | Self::Killed { .. } | Self::Interrupted | Self::NotLaunched { .. }, _) => {
-                self.code()
-            }
+            | (
+                Self::TimedOut
+                | Self::Killed { .. }
+                | Self::Interrupted
+                | Self::Unread
+                | Self::NotLaunched { .. },
+                _,
+            ) => self.code(),
         }
     }
 
@@ -97,6 +115,8 @@ impl Verdict {
             Self::NotLaunched { .. } => 125,
             Self::Killed { .. } => 137,
             Self::Interrupted => 130,
+            // As a shell has it for a command that wrote to a pipe without a reader.
+            Self::Unread => 141,
         }
     }
 
@@ -108,6 +128,7 @@ impl Verdict {
             Self::Killed { limit: Limit::Memory } => "killed: memory limit".to_owned(),
             Self::Killed { limit: Limit::Output } => "killed: output limit".to_owned(),
             Self::Interrupted => "interrupted".to_owned(),
+            Self::Unread => "ended: nobody reads its output any more".to_owned(),
             Self::NotLaunched { step, reason, remedy } => {
                 let remedy = remedy.as_ref().map(|text| format!("; {text}")).unwrap_or_default();
                 format!("did not run: could not {step}: {reason}{remedy}")

@@ -105,6 +105,8 @@ fn killed(way: &str) {
     let output = pond.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("the job had begun, and what it changed is lost"), "{said}");
+    assert!(said.matches("no container engine answers").count() <= 1, "{said}");
     // Nobody else has to wait for that engine.
     assert_eq!(world.run(&["run", "-q", "--", "true"]).code, 0);
     daemon.restart();

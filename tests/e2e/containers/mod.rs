@@ -5,12 +5,14 @@ mod catalogue;
 mod daemon;
 mod deploy;
 mod doctor;
+mod ground;
 mod images;
 mod killed;
 mod lies;
 mod parity;
 mod posture;
 mod stream;
+mod tools;
 
 use std::process::Command;
 

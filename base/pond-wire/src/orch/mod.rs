@@ -98,6 +98,7 @@ impl Route {
             Self::Heartbeat => Heartbeat::MOST_BYTES,
             Self::Chunks => Chunk::MOST_BYTES,
             Self::Complete => Complete::MOST_BYTES,
+            Self::Decline => Decline::MOST_BYTES,
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn everything_that_fails_is_a_problem(start: &dyn Fn(Set) -> World) {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: pond\r\nX: ").unwrap();
     stream.write_all(&vec![b'x'; 64 << 10]).unwrap_or_default();
     let mut raw = Vec::new();
-    if stream.read_to_end(&mut raw).is_err() {}
+    stream.read_to_end(&mut raw).unwrap_or_default();
     assert!(raw.is_empty() || parse(&raw).status == 431, "{}", String::from_utf8_lossy(&raw));
 }
 

@@ -53,10 +53,10 @@ pub(crate) fn ask(
     }
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
     // Who is refused early is not read to the end.
-    if stream.write_all(body).is_err() {}
+    stream.write_all(body).unwrap_or_default();
     let mut raw = Vec::new();
     // A connection that is reset after its answer has answered all the same.
-    if stream.read_to_end(&mut raw).is_err() {}
+    stream.read_to_end(&mut raw).unwrap_or_default();
     parse(&raw)
 }
 

@@ -63,9 +63,8 @@ pub(crate) fn on_sqlite(case: Case) {
 }
 
 pub(crate) fn on_postgres(server: &Server, name: &str, case: Case) {
-    // Written before, so that a failure says in which case; the cases share one server.
-    use std::io::Write as _;
-    writeln!(std::io::stderr(), "the case {name}").unwrap();
+    // What fails says in which case; the cases share one server.
+    let told = Told(name);
     let worlds = AtomicI64::new(0);
     case(&|set| {
         let number = worlds.fetch_add(1, Ordering::Relaxed);
@@ -73,6 +72,18 @@ pub(crate) fn on_postgres(server: &Server, name: &str, case: Case) {
         let address = server.database(&format!("{short}_{number}"));
         World::start(&address, tempfile::tempdir().unwrap(), set)
     });
+    std::mem::drop(told);
+}
+
+struct Told<'a>(&'a str);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            use std::io::Write as _;
+            std::io::stderr().write_all(format!("in the case {}\n", self.0).as_bytes()).unwrap();
+        }
+    }
 }
 
 fn now() -> Moment {

@@ -75,6 +75,11 @@ fn c88_c128_a_billed_call_without_a_place_in_the_queue_is_no_refusal() {
     let totals =
         Totals { model_calls, model_refusals, model_untold, spent_microcents: 21, ..Totals::default() };
     assert_eq!(ledger.summary(), [Event::Summary(totals)]);
+    // Nobody ends these calls any more: what was set aside for them is spent.
+    ledger.unsettled(0);
+    ledger.unsettled(9);
+    let totals = Totals { model_untold: 3, spent_microcents: 30, ..totals };
+    assert_eq!(ledger.summary(), [Event::Summary(totals)]);
 }
 
 #[test]

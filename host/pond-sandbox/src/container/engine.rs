@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64ct::{Base64, Encoding};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -17,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
+use super::ground::Found;
 use super::request;
 
 /// Longer than a loaded host takes to start a container; no call waits for a job.
@@ -170,6 +172,33 @@ impl Engine {
             Err(EngineFault::Refused { status, .. }) if status == StatusCode::NOT_FOUND => Ok(None),
             Err(fault) => Err(fault),
             Ok(found) => Ok(Some(found)),
+        }
+    }
+
+    /// What a container has at a path. Its last part is not followed.
+    pub(super) fn stat(&self, container: &str, path: &str) -> Result<Found, EngineFault> {
+        const STAT: &str = "x-docker-container-path-stat";
+        let what = "looking into the image";
+        let escaped: String = path.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let path = format!("/containers/{container}/archive?path={escaped}");
+        let ask = Ask { what, method: Method::HEAD, path: &path, body: Body::Nothing };
+        let exchange = async {
+            let answer = self.send(ask).await?;
+            Ok((answer.status(), answer.headers().get(STAT).cloned()))
+        };
+        let (status, stat) = self.within(what, exchange)?;
+        match stat {
+            None if status == StatusCode::NOT_FOUND => Ok(Found::Nothing),
+            Some(stat) if status.is_success() => {
+                let stat =
+                    stat.to_str().map_err(|source| EngineFault::Answer { what, source: source.into() })?;
+                let stat = Base64::decode_vec(stat)
+                    .map_err(|source| EngineFault::Answer { what, source: source.to_string().into() })?;
+                let request::PathStat { mode, link_target } = serde_json::from_slice(&stat)
+                    .map_err(|source| EngineFault::Answer { what, source: source.into() })?;
+                Ok(Found::of(mode, link_target))
+            }
+            Some(_) | None => Err(refused(what, status, b"")),
         }
     }
 

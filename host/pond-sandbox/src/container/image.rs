@@ -3,6 +3,7 @@
 //!
 //! Nothing is pulled. Into pond's own the host's toolchain is bound as a native job sees it. It is an archive of fixed bytes for a given host, named by their digest; an image is ours only if the engine's own digest of its layer says so.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use http::Method;
@@ -46,6 +47,11 @@ pub enum ImageFault {
          one without it, such as by `docker export` and `docker import`"
     )]
     Volume { image: String, volume: String },
+    #[error(
+        "in the image {image} {path} is {found}, and pond mounts {place}: the job would not see what it is given, or leave behind \
+         what it never wrote; make an image without it"
+    )]
+    Ground { image: String, path: String, found: String, place: String },
     #[error("the image {0} has no digest that could be one")]
     NoDigest(String),
 }
@@ -164,9 +170,19 @@ fn checked(image: request::Image, layer: &str, name: String) -> Result<String, I
 /// Where something will be mounted, besides what the plan binds.
 const MOUNT_POINTS: [&str; 6] = ["/.pond", "/dev", "/home", HOME, "/proc", "/sys"];
 
-/// A tar archive of the root, the same bytes for the same root.
+/// A tar archive of the root, the same bytes for the same root. A directory that several tools share is in it once: an engine
+/// refuses a name that comes twice.
 fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
     let mut tar = Vec::new();
+    let mut known = BTreeSet::from(MOUNT_POINTS);
+    let root = root.iter().filter(|entry| match entry {
+        RootEntry::Directory { path } => known.insert(path),
+        RootEntry::Symlink { .. }
+        | RootEntry::File { .. }
+        | RootEntry::Bind { .. }
+        | RootEntry::Throwaway { .. }
+        | RootEntry::Device { .. } => true,
+    });
     for path in MOUNT_POINTS.into_iter().chain([WORKSPACE]) {
         add(&mut tar, path, Kind::Directory, "")?;
     }
@@ -174,7 +190,9 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
     add(&mut tar, pond_wire::contained::PROGRAM, Kind::File, "")?;
     for entry in root {
         match entry {
-            RootEntry::Directory { path } | RootEntry::Bind { path, kind: BindKind::Directory, .. } => {
+            RootEntry::Directory { path }
+            | RootEntry::Throwaway { path, .. }
+            | RootEntry::Bind { path, kind: BindKind::Directory, .. } => {
                 add(&mut tar, path, Kind::Directory, "")?;
             }
             RootEntry::Symlink { path, target } if !path.starts_with("/dev/") => {
@@ -253,6 +271,8 @@ mod tests {
         let text = |text: &str| text.to_owned();
         let root = [
             RootEntry::Directory { path: text("/etc") },
+            RootEntry::Directory { path: text("/etc") },
+            RootEntry::Directory { path: text("/home") },
             RootEntry::Bind { path: text("/usr"), source: text("/usr"), kind: BindKind::Directory },
             RootEntry::Symlink { path: text("/bin"), target: text("usr/bin") },
             RootEntry::Symlink { path: text("/dev/fd"), target: text("/proc/self/fd") },

@@ -7,6 +7,7 @@ mod attend;
 mod connect;
 mod fault;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::sync::OnceLock;
 
 use http::Method;
 use pond_policy::backend::Backend;
+use pond_policy::image::Image;
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, Order, Transfer};
 use pond_wire::jail::{
@@ -25,13 +27,14 @@ use rustix::rand::GetRandomFlags;
 
 use super::canary::Mismatch;
 use super::engine::{Ask, Body, Engine, EngineFault};
+use super::ground;
 use super::image::{self, Given};
 use super::network;
 use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback};
 use super::reap;
 use super::relay::RelayFault;
-use super::request::Created;
+use super::request::{Create, Created};
 use super::stage::{self, Parcel, Stage};
 use super::transfer::{self, Incoming, Readers};
 use crate::native::cgroup::{CgroupLimits, Foreign};
@@ -128,7 +131,11 @@ impl Container {
             job: job.record.job().as_str(),
             state: &self.state_id,
         };
-        let container = self.create(&facts, job.record.job())?;
+        let request = plan::create(&facts).map_err(ContainerFault::Request)?;
+        if let Some(image) = job.policy.image() {
+            self.survey(image, &request, &plan::places(&facts), job.record.job())?;
+        }
+        let container = self.create(&request, job.record.job())?;
         let (streams, early) = self.engine.attach(&container)?;
         self.act("starting the container", &format!("/containers/{container}/start"))?;
         let parcel = match self.runtime.transfer {
@@ -183,7 +190,9 @@ impl Container {
     /// Files a runtime copies into a machine; directories it does not.
     fn can_show(&self, plan: &JailPlan) -> Result<(), ContainerFault> {
         let shared = plan.root.iter().find_map(|entry| match entry {
-            RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(path),
+            RootEntry::Bind { path, kind: BindKind::Directory, .. } | RootEntry::Throwaway { path, .. } => {
+                Some(path)
+            }
             RootEntry::Bind { kind: BindKind::File, .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
@@ -264,9 +273,21 @@ impl Container {
         Ok(plan)
     }
 
-    fn create(&self, facts: &Facts<'_>, job: &JobName) -> Result<String, ContainerFault> {
-        let request = plan::create(facts).map_err(ContainerFault::Request)?;
-        let body = Body::json(&request).map_err(ContainerFault::Request)?;
+    /// Looks at what the image has where something will be mounted, in a container that the record leads to as to the job's own.
+    fn survey(
+        &self,
+        image: &Image,
+        request: &Create,
+        places: &BTreeMap<String, BindKind>,
+        job: &JobName,
+    ) -> Result<(), ContainerFault> {
+        let container = self.create(&plan::bare(request.clone()), job)?;
+        ground::check(&self.engine, &container, image.as_str(), places)?;
+        Ok(reap::remove(&self.engine, &container)?)
+    }
+
+    fn create(&self, request: &Create, job: &JobName) -> Result<String, ContainerFault> {
+        let body = Body::json(request).map_err(ContainerFault::Request)?;
         let path = format!("/containers/create?name={}", reap::container_name(job));
         let ask = Ask { what: "creating the container", method: Method::POST, path: &path, body };
         let Created { id, warnings } = self.engine.read(ask)?;

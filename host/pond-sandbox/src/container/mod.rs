@@ -7,6 +7,7 @@
 mod canary;
 mod engine;
 mod frames;
+mod ground;
 mod image;
 mod launch;
 mod network;

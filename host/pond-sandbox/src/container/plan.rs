@@ -88,6 +88,7 @@ pub(super) fn staged_files(plan: &JailPlan) -> impl Iterator<Item = (&str, &str)
         | RootEntry::Directory { .. }
         | RootEntry::Symlink { .. }
         | RootEntry::Bind { .. }
+        | RootEntry::Throwaway { .. }
         | RootEntry::Device { .. } => None,
     })
 }
@@ -184,6 +185,27 @@ pub(super) fn own_threads(kernel: Kernel) -> u64 {
     }
 }
 
+/// Every place of the container that is mounted on, by pond's request or by the engine itself.
+pub(super) fn places(facts: &Facts<'_>) -> BTreeMap<String, BindKind> {
+    let is_file = |path: &str| {
+        let bound = |entry: &RootEntry| matches!(entry, RootEntry::Bind { kind: BindKind::File, .. });
+        path == PROGRAM
+            || is_staged(path)
+            || facts.plan.root.iter().any(|entry| entry.path() == path && bound(entry))
+    };
+    let kind = |path: &str| if is_file(path) { BindKind::File } else { BindKind::Directory };
+    let mounted = mounts(facts).into_iter().map(|mount| mount.target).chain(tmpfs_mounts(facts).into_keys());
+    let mounted = mounted.chain(["/dev", "/proc"].map(str::to_owned));
+    mounted.map(|path| (path.clone(), kind(&path))).collect()
+}
+
+/// The same container with nothing mounted in it, to look at its image.
+pub(super) fn bare(mut request: Create) -> Create {
+    request.host_config.mounts = Vec::new();
+    request.host_config.tmpfs = BTreeMap::new();
+    request
+}
+
 fn tmpfs_mounts(facts: &Facts<'_>) -> BTreeMap<String, String> {
     let mut mounts = vec![
         ("/dev/shm", tmpfs(facts.plan.shm, "1777", facts.id)),
@@ -241,6 +263,7 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
     let mut shown = (0..).map(|index| format!("{stage}/{}", staged::shown(index)));
     let files = facts.plan.root.iter().filter_map(move |entry| match entry {
         RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(bind(&shown.next()?, path, true)),
+        RootEntry::Throwaway { path, .. } => Some(bind(&shown.next()?, path, false)),
         RootEntry::Bind { path, source, kind: BindKind::File } => Some(bind(source, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
             Some(bind(&format!("{stage}/{}", base_name(path)), path, true))

@@ -56,6 +56,13 @@ pub struct EngineSettings {
     pub transfer: Option<String>,
 }
 
+impl EngineSettings {
+    /// Refuses what no backend would understand, whichever is used.
+    pub fn check(&self) -> Result<(), ProbeFault> {
+        transfer(Kernel::Host, self.transfer.as_deref()).map(drop)
+    }
+}
+
 /// A runtime of the engine, and whose kernel its containers run on if it is what it claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chosen {

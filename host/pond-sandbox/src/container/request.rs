@@ -113,6 +113,14 @@ pub(super) struct Exec {
     pub(super) tty: bool,
 }
 
+/// What an engine says of a path in a container, in a header.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PathStat {
+    pub(super) mode: u32,
+    pub(super) link_target: String,
+}
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ExecStart {

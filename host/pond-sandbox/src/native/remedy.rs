@@ -146,9 +146,10 @@ fn scratch(errno: Errno) -> Option<&'static str> {
 fn command(errno: Errno) -> Option<&'static str> {
     match errno {
         Errno::NOENT => Some(
-            "the command, or the interpreter it names, is not inside: a job sees the system's programs and its checkout, no \
-             home directory; toolchains that live in one are shown with --tool",
+            "the command, or the interpreter it names, is not inside: a job sees the system's programs (with --image the image's \
+             alone) and its checkout, no home directory; toolchains that live in one are shown with --tool",
         ),
+        Errno::ISDIR => Some("the command is a directory: name a program in it"),
         Errno::ACCESS => Some("the file is not executable: chmod +x it, or name an interpreter"),
         Errno::NOEXEC => {
             Some("the file is neither a program for this machine nor a script that begins with #!")
@@ -177,6 +178,8 @@ mod tests {
         says(Step::CreateNamespaces, Errno::NOSPC, "user.max_user_namespaces");
         says(Step::CreateNamespaces, Errno::NOSYS, "container");
         says(Step::Exec, Errno::NOENT, "home directory");
+        says(Step::Exec, Errno::NOENT, "with --image the image's alone");
+        says(Step::Exec, Errno::ISDIR, "is a directory");
         says(Step::Exec, Errno::NOEXEC, "#!");
         says(Step::Exec, Errno::TOOBIG, "into a file");
         says(Step::ReadPlan, Errno::TOOBIG, "into a file");

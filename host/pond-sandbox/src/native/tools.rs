@@ -1,4 +1,4 @@
-//! Toolchains that live in a home directory, offered by name and read-only, never by showing the home.
+//! Toolchains that live in a home directory, offered by name and read-only but for cargo's downloads, never by showing the home.
 //!
 //! Each tool is a short list of directories and files below the home, where they appear inside, and the settings that make the
 //! tool find itself there. Credentials and configuration files are on no list. A source that is a link is refused: it would
@@ -7,7 +7,7 @@
 mod nvm;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use pond_wire::jail::{BindKind, HOME, RootEntry};
 
@@ -85,6 +85,7 @@ impl Tool {
         for piece in self.pieces(home)? {
             root.extend(self.bind(&place, piece)?);
         }
+        root.extend(self.changed(home, &place)?);
         let inside = |name: &str| format!("{place}/{name}");
         let (search, env) = match self {
             Self::Cargo => (
@@ -95,7 +96,8 @@ impl Tool {
                     ("RUSTUP_HOME", inside("rustup")),
                 ],
             ),
-            Self::Nvm | Self::Pyenv => (inside("version/bin"), Vec::new()),
+            Self::Nvm => (inside("version/bin"), Vec::new()),
+            Self::Pyenv => return Ok(in_place(home, &inside("version"), root)),
             Self::Uv => (inside("bin"), vec![("UV_PYTHON_INSTALL_DIR", inside("python"))]),
         };
         let env = env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -109,8 +111,6 @@ impl Tool {
             Self::Cargo => vec![
                 piece(home.join(".cargo/bin"), "bin", directory, true),
                 piece(home.join(".rustup"), "rustup", directory, true),
-                piece(home.join(".cargo/registry"), "registry", directory, false),
-                piece(home.join(".cargo/git"), "git", directory, false),
             ],
             Self::Nvm => {
                 let version = nvm::default_version(&home.join(".nvm"))?;
@@ -126,6 +126,28 @@ impl Tool {
                 piece(home.join(".local/share/uv/python"), "python", directory, false),
             ],
         })
+    }
+
+    /// What the job has a throwaway view of: it fetches what the host has not, and has room for that where the host has nothing.
+    fn changed(self, home: &Path, place: &str) -> Result<Vec<RootEntry>, ToolFault> {
+        let names: &[&'static str] = match self {
+            Self::Cargo => &["registry", "git"],
+            Self::Nvm | Self::Pyenv | Self::Uv => &[],
+        };
+        let view = |name: &&'static str| {
+            let source = home.join(".cargo").join(name);
+            let piece = Piece { source, name, kind: BindKind::Directory, needed: false };
+            let source = self.bind(place, piece)?.into_iter().find_map(|entry| match entry {
+                RootEntry::Bind { source, .. } => Some(source),
+                RootEntry::Throwaway { .. }
+                | RootEntry::Directory { .. }
+                | RootEntry::Symlink { .. }
+                | RootEntry::File { .. }
+                | RootEntry::Device { .. } => None,
+            });
+            Ok(RootEntry::Throwaway { path: format!("{place}/{name}"), source })
+        };
+        names.iter().map(view).collect()
     }
 
     /// The version a one-line file names. It becomes one directory name, so nothing in it can lead elsewhere.
@@ -163,6 +185,46 @@ impl Tool {
     }
 }
 
+/// A Python that was built here names its own place in its libraries' search path and in the first line of every script, so it is
+/// shown where it is, below parents that hold nothing else. A home where a sandbox has something of its own shows it at `moved`,
+/// and its libraries by a variable.
+fn in_place(home: &Path, moved: &str, root: Vec<RootEntry>) -> Provided {
+    let own = root.iter().find_map(|entry| match entry {
+        RootEntry::Bind { source, .. } if is_persons(home) => Some(source.clone()),
+        RootEntry::Bind { .. }
+        | RootEntry::Throwaway { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::File { .. }
+        | RootEntry::Device { .. } => None,
+    });
+    let Some(own) = own else {
+        let libraries = ("LD_LIBRARY_PATH".to_owned(), format!("{moved}/lib"));
+        return Provided { root, search: vec![format!("{moved}/bin")], env: vec![libraries] };
+    };
+    let parents = own.match_indices('/').skip(1).filter_map(|(at, _)| own.get(..at));
+    let mut root: Vec<RootEntry> =
+        parents.map(|path| RootEntry::Directory { path: path.to_owned() }).collect();
+    let search = vec![format!("{own}/bin")];
+    root.push(RootEntry::Bind { path: own.clone(), source: own, kind: BindKind::Directory });
+    Provided { root, search, env: Vec::new() }
+}
+
+/// Whether nothing of a sandbox's own lies on the way to this home: `/root`, or one below `/home` that is not the job's.
+fn is_persons(home: &Path) -> bool {
+    let mut parts = home.components().skip(1);
+    let (first, second, third) = (parts.next(), parts.next(), parts.next());
+    let name = |part: Option<Component<'_>>| match part {
+        Some(Component::Normal(name)) => name.to_str().map(str::to_owned),
+        Some(_) | None => None,
+    };
+    match (name(first).as_deref(), name(second), third) {
+        (Some("root"), None, None) => home.is_absolute(),
+        (Some("home"), Some(_), None) => home.is_absolute() && home != Path::new(HOME),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! A tool shows its own directories and nothing else of the home.
@@ -171,8 +233,13 @@ mod tests {
     fn sources(provided: &Provided) -> Vec<&str> {
         let mut sources = Vec::new();
         for entry in &provided.root {
-            if let RootEntry::Bind { source, .. } = entry {
-                sources.push(source.as_str());
+            match entry {
+                RootEntry::Bind { source, .. } => sources.push(source.as_str()),
+                RootEntry::Throwaway { source, .. } => sources.extend(source.as_deref()),
+                RootEntry::Directory { .. }
+                | RootEntry::Symlink { .. }
+                | RootEntry::File { .. }
+                | RootEntry::Device { .. } => {}
             }
         }
         sources
@@ -188,6 +255,29 @@ mod tests {
         let provided = Tool::Cargo.provide(home.path()).unwrap();
         let at = |part: &str| home.path().join(part).display().to_string();
         assert_eq!(sources(&provided), [at(".cargo/bin"), at(".rustup"), at(".cargo/registry")]);
+        // Where downloads go, there is room whether the host has some or not.
+        let writable: Vec<&RootEntry> =
+            provided.root.iter().filter(|entry| matches!(entry, RootEntry::Throwaway { .. })).collect();
+        let throwaway =
+            |path: &str, source| RootEntry::Throwaway { path: format!("/opt/pond/cargo/{path}"), source };
+        let expected = [throwaway("registry", Some(at(".cargo/registry"))), throwaway("git", None)];
+        assert_eq!(writable, expected.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_python_stands_where_it_was_built_unless_the_sandbox_has_something_there() {
+        let persons = ["/root", "/home/alice", "/home/pond2"];
+        let others =
+            ["/home/pond", "/home", "/", "/tmp/home", "/usr/home/alice", "/home/a/b", "root", "/home/.."];
+        assert_eq!(persons.map(|home| is_persons(Path::new(home))), [true; 3]);
+        assert_eq!(others.map(|home| is_persons(Path::new(home))), [false; 8]);
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join(".pyenv/versions/3.11.7")).unwrap();
+        std::fs::write(home.path().join(".pyenv/version"), "3.11.7\n").unwrap();
+        let provided = Tool::Pyenv.provide(home.path()).unwrap();
+        let place = "/opt/pond/pyenv/version";
+        let libraries = ("LD_LIBRARY_PATH".to_owned(), format!("{place}/lib"));
+        assert_eq!((provided.search, provided.env), (vec![format!("{place}/bin")], vec![libraries]));
     }
 
     #[test]

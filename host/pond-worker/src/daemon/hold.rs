@@ -80,6 +80,13 @@ pub(super) struct Held<'a> {
     pub(super) output_bytes: AtomicU64,
 }
 
+/// What ends the holding of a job.
+enum End {
+    Done(Result<(), JobFault>),
+    LeaseLost,
+    GivenUp,
+}
+
 /// Runs an offered job.
 pub(super) async fn hold(
     daemon: &Daemon,
@@ -95,15 +102,20 @@ pub(super) async fn hold(
     let working = work(&held, courses);
     let keeping = keep(&held, until, &course);
     tokio::pin!(working, keeping);
-    let lost = tokio::select! {
-        done = &mut working => {
+    let end = tokio::select! {
+        done = &mut working => End::Done(done),
+        () = &mut keeping => End::LeaseLost,
+        _ = phase.wait_for(|phase| *phase == Phase::GiveUp) => End::GivenUp,
+    };
+    let lost = match end {
+        End::Done(done) => {
             if let Err(fault) = &done {
                 decline(&held, fault.declined()).await;
             }
             return done;
         }
-        () = &mut keeping => true,
-        _ = phase.wait_for(|phase| *phase == Phase::GiveUp) => false,
+        End::LeaseLost => true,
+        End::GivenUp => false,
     };
     course.send_replace(Course::Lost);
     if lost {
