@@ -30,8 +30,7 @@ impl Serving {
         let mut command = world.pond(role);
         command.args(["--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let said: Value =
-            serde_json::from_str(&first_line(&mut child)).expect("`pond serve` says where it listens");
+        let said: Value = serde_json::from_str(&first_line(&mut child)).unwrap();
         let text = |field: &str| said[field].as_str().unwrap().to_owned();
         Self { url: text("listening"), token: text("admin_token"), world, child }
     }
@@ -124,8 +123,7 @@ fn who_follows_a_run_hears_of_its_end() {
     let mut command = serving.pond(&["submit", "run.yaml", "--no-source", "--follow"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let run =
-        lines.find_map(|line| line.strip_prefix("pond: run ").map(str::to_owned)).expect("the run is named");
+    let run = lines.find_map(|line| line.strip_prefix("pond: run ").map(str::to_owned)).unwrap();
     let why = "pond: build waits: no worker is in pool:trusted; one that offers sandbox.gvisor is needed";
     assert_eq!(lines.next().as_deref(), Some(why));
     assert_eq!(serving.run(&["cancel", &run]).code, 0);
