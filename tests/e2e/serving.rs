@@ -30,7 +30,8 @@ impl Serving {
         let mut command = world.pond(role);
         command.args(["--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let said: Value = serde_json::from_str(&first_line(&mut child)).unwrap();
+        let said: Value = serde_json::from_str(&first_line(&mut child))
+            .unwrap_or_else(|fault| panic!("`pond serve` says where it listens: {fault}"));
         let text = |field: &str| said[field].as_str().unwrap().to_owned();
         Self { url: text("listening"), token: text("admin_token"), world, child }
     }

@@ -86,6 +86,7 @@ impl Control {
                 key: copy(&key),
                 settings: Settings::default(),
                 operator: Operator::default(),
+                vault: directory.path().join("vault.keys"),
                 files: directory.path().to_owned(),
                 bell: Bell::default(),
                 clock,

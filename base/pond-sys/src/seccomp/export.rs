@@ -80,9 +80,11 @@ mod tests {
     use crate::seccomp::compile;
     use crate::seccomp::interpret::{Call, run};
 
+    type Exception = (&'static str, fn([u64; 3]) -> bool);
+
     /// What the engine is told to let through and pond's own filter then refuses: a call, and what must hold of its
     /// arguments for that.
-    const EXCEPTIONS: [(&str, fn([u64; 3]) -> bool); 8] = [
+    const EXCEPTIONS: [Exception; 8] = [
         ("ioctl", |[_, request, _]| TERMINAL_AND_INODE.map(u64::from).contains(&request)),
         ("kill", to_pid_one),
         ("prlimit64", |[_, limit, new]| limit == CORE && new != 0),

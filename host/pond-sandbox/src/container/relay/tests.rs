@@ -22,6 +22,10 @@ struct Scene {
     relayed: JoinHandle<Result<Relayed, RelayFault>>,
 }
 
+fn nothing() -> OwnedFd {
+    std::fs::File::open("/dev/null").unwrap().into()
+}
+
 impl Scene {
     /// The job's reader takes little at once.
     #[expect(clippy::disallowed_methods, reason = "something has to stand for pid 1, and to be killed")]
@@ -45,7 +49,7 @@ impl Scene {
             stdin: None,
             stdout: Some(to_stdout),
             stderr: None,
-            upper: std::fs::File::open("/dev/null").unwrap().into(),
+            layer: Layer { upper: nothing(), view: nothing() },
             start: Start::AtOnce,
             kernel: Kernel::Host,
             executable: "/proc/self/exe".to_owned(),
