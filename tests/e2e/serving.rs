@@ -1,11 +1,12 @@
 //! The commands against pond's own control plane: one process, one store, no worker. What a worker does with a run is tried with
 //! `pond up`.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::remote::scripted::Scripted;
 use crate::support::{Done, World, first_line};
 
 const SECRET: &str = "hunter2-that-nobody-may-read";
@@ -20,14 +21,14 @@ struct Serving {
 
 impl Serving {
     fn start() -> Self {
-        let serving = Self::start_in(World::new(), &[]);
+        let serving = Self::start_in(World::new(), &["serve"]);
         assert_eq!(serving.run(&["project", "create", "acme"]).code, 0);
         serving
     }
 
-    fn start_in(world: World, flags: &[&str]) -> Self {
-        let mut command = world.pond(&["serve", "--listen", "127.0.0.1:0", "--json"]);
-        command.args(flags);
+    fn start_in(world: World, role: &[&str]) -> Self {
+        let mut command = world.pond(role);
+        command.args(["--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let said: Value = serde_json::from_str(&first_line(&mut child))
             .unwrap_or_else(|fault| panic!("`pond serve` says where it listens: {fault}"));
@@ -77,7 +78,8 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.child.kill().unwrap();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap();
     }
 }
@@ -122,8 +124,7 @@ fn who_follows_a_run_hears_of_its_end() {
     let mut command = serving.pond(&["submit", "run.yaml", "--no-source", "--follow"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let run =
-        lines.find_map(|line| line.strip_prefix("pond: run ").map(str::to_owned)).expect("the run is named");
+    let run = lines.find_map(|line| line.strip_prefix("pond: run ").map(str::to_owned)).unwrap();
     let why = "pond: build waits: no worker is in pool:trusted; one that offers sandbox.gvisor is needed";
     assert_eq!(lines.next().as_deref(), Some(why));
     assert_eq!(serving.run(&["cancel", &run]).code, 0);
@@ -268,11 +269,85 @@ fn a_server_is_believed_by_its_certificate() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
-    let serving = Serving::start_in(world, &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let serving = Serving::start_in(world, &["serve", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     assert!(serving.url.starts_with("https://"));
     assert_eq!(serving.refused(&["runs"]), "server_unreachable");
     let believed = serving.run(&["runs", "--ca-file", "cert.pem"]);
     assert_eq!((believed.code, believed.stdout.as_str()), (0, "no runs\n"), "{believed:?}");
+}
+
+const TWO_STAGES: &str = "\
+project: acme
+stages:
+  - name: edit
+    executor:
+      kind: swarm
+      command: [sh, -c, echo made here > made.txt; echo said; echo aside >&2]
+      artifacts: [made.txt]
+      sandbox: { profile: untrusted-code-write, backend: native }
+  - name: fail
+    executor:
+      kind: swarm
+      command: [sh, -c, echo made here > made.txt; exit 7]
+      sandbox: { profile: untrusted-code-write, backend: native }
+";
+
+/// Passes every request on to a real server, under another path if `path` says so, and every answer back as `change` makes it.
+fn between(serving: &Serving, path: fn(&str) -> String, change: fn(Vec<u8>) -> Vec<u8>) -> Scripted {
+    let real = serving.url.trim_start_matches("http://").to_owned();
+    Scripted::new(move |asked| {
+        #[expect(clippy::disallowed_methods, reason = "a test dials the server it started")]
+        let mut stream = std::net::TcpStream::connect(&real).unwrap();
+        let token = asked.header("authorization").unwrap();
+        let head = format!(
+            "{}\r\nhost: {real}\r\nauthorization: {token}\r\nconnection: close\r\n\r\n",
+            path(&asked.line)
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        change(answer)
+    })
+}
+
+fn with_another_word(answer: Vec<u8>) -> Vec<u8> {
+    let found = answer.windows(9).position(|window| window == b"made here");
+    found.map_or(answer.clone(), |at| [&answer[..at], b"made HERE", &answer[at + 9..]].concat())
+}
+
+/// What comes is what the worker signed, for this stage, or nothing comes.
+#[test]
+fn a_result_is_fetched_as_it_was_signed_or_not_at_all() {
+    let serving = Serving::start_in(World::new(), &["up"]);
+    assert_eq!(serving.run(&["project", "create", "acme"]).code, 0);
+    serving.world.write("run.yaml", TWO_STAGES);
+    let done = serving.run(&["submit", "run.yaml", "--follow"]);
+    assert_eq!((done.code, done.stdout.as_str()), (7, "edit | said\n"), "{done:?}");
+    assert!(
+        done.stderr.contains("\nedit | aside\n") && done.stderr.contains("fail failed: exited with code 7"),
+        "{done:?}"
+    );
+    let run = serving.json(&["runs", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let fetch = |url: &str, out: &str| {
+        Done::of(serving.pond(&["fetch", &run, "edit", "--out", out]).env("POND_URL", url).output().unwrap())
+    };
+    let fetched = fetch(&serving.url, "out");
+    assert_eq!(fetched.code, 0, "{fetched:?}");
+    assert_eq!(serving.world.read("out/artifacts/made.txt"), "made here\n");
+    assert_eq!(serving.world.read("out/stdout.log"), "said\n");
+    assert!(fetch(&serving.url, "out").stderr.contains("it is there already"));
+    let altered = between(&serving, str::to_owned, with_another_word);
+    let refused = fetch(&altered.url(), "altered");
+    assert!(refused.code == 125 && refused.stdout.contains("REFUSED"), "{refused:?}");
+    let other = between(&serving, |line| line.replace("/stages/edit/", "/stages/fail/"), |answer| answer);
+    let refused = fetch(&other.url(), "other");
+    assert!(refused.code == 125 && refused.stdout.contains("[run_mismatch]"), "{refused:?}");
+    let left = crate::support::names(&serving.world.project());
+    assert_eq!(
+        left.into_iter().collect::<Vec<_>>(),
+        ["out", "run.yaml"],
+        "nothing of what was refused is kept"
+    );
 }
 
 /// Every regular file below a directory.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::agents::{CLAUDE, check_upstream, world};
 use crate::broker::REAL_KEY;
-use crate::rules::files_below;
+use crate::world::sides::tool;
 use crate::world::turns::{DONE, FILE, TEXT};
 use crate::world::{Done, World, source};
 
@@ -115,14 +115,11 @@ fn source_in_model_called_patch_out_key_nowhere() {
 
     let requests = check_upstream(&world, &CLAUDE);
     assert!(requests.len() >= 2, "a question and a report: {requests:?}");
-    let files = files_below(world.directory());
-    assert!(
-        files.iter().any(|(name, _)| name.contains("/control/")),
-        "the control plane's files are looked at"
-    );
-    let holders: Vec<&String> =
-        files.iter().filter(|(_, content)| holds(content)).map(|(name, _)| name).collect();
-    assert_eq!(holders, Vec::<&String>::new(), "these hold the key");
+    assert!(world.state().join("control/pond.db").exists(), "the control plane's files are looked at");
+    // But for the templates of empty disks: ten sparse gigabytes that no job writes to.
+    let found =
+        tool("grep").args(["-rlaF", "--exclude=*.image", REAL_KEY]).arg(world.directory()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "these hold the key: {found:?}");
     assert!(!holds(format!("{done:?}{fetched:?}{stored:?}").as_bytes()));
     for file in ["environ", "cmdline"] {
         assert!(
