@@ -44,7 +44,7 @@ fn a_command_that_cannot_start() {
     refused(&world, &words(&["run", "--", "./bad.sh"]), "the interpreter it names");
     refused(&world, &words(&["run", "--", "./plain.sh"]), "Permission denied");
     refused(&world, &words(&["run", "--", ""]), "did not run");
-    refused(&world, &words(&["run", "--", "/"]), "Permission denied");
+    refused(&world, &words(&["run", "--", "/"]), "the command is a directory");
     refused(&world, &words(&["run", "--", "a\u{1b}[2J\nb"]), "\\u{1b}[2J\\nb");
 }
 
