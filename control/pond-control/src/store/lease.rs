@@ -140,11 +140,20 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// The worker's own resolution forbids the job. Nothing ran.
+    /// The worker does not run the job, by its own resolution or because it cannot: refused before it began, failed after.
     pub async fn refuse(&self, lease: &Lease, reason: &str, now: Moment) -> Result<(), LeaseFault> {
         let mut tx = self.engine.write().await?;
         let (mut run, job) = hold(&mut tx, lease).await?;
-        let state = after(job.state, &[Event::Refuse]).map_err(Fault::from)?;
+        let events: &[Event] = match job.state {
+            State::Running | State::Verifying => &[Event::Finish, Event::Fail],
+            State::Queued
+            | State::Leased
+            | State::Succeeded
+            | State::Failed
+            | State::Cancelled
+            | State::Refused => &[Event::Refuse],
+        };
+        let state = after(job.state, events).map_err(Fault::from)?;
         drop_job(&mut tx, &job.id).await?;
         let actor = Actor::Worker(lease.worker.clone());
         run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;

@@ -76,7 +76,7 @@ pub(crate) async fn a_job_is_handed_in_for_another_or_for_good(world: &mut World
     assert_eq!((again.job.as_str(), again.lease_epoch), (offer.job.as_str(), offer.lease_epoch + 1));
     worker.decline(&again, refused()).await.unwrap();
     let reason = "the worker could not run it: job_failed".to_owned();
-    assert_eq!(world.stage(&run).await, ("refused".to_owned(), reason));
+    assert_eq!(world.stage(&run).await, ("failed".to_owned(), reason));
     assert_eq!(worker.decline(&again, refused()).await, Err("lease_stale".to_owned()));
 }
 

@@ -150,7 +150,7 @@ pub(crate) async fn a_job_that_costs_three_workers_is_given_up(world: &World) {
     let expected = [Lapse::Requeued, Lapse::Requeued, Lapse::Requeued, Lapse::Requeued, Lapse::Poisoned];
     assert_eq!(told, expected);
     let expected = [
-        "bomb failed 3 workers were lost on it",
+        "bomb failed too many workers were lost on it",
         "after cancelled needs bomb, which was failed",
         "run failed",
     ];
