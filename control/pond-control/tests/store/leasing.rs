@@ -191,15 +191,17 @@ pub(crate) async fn a_job_given_back_counts_for_nobody(world: &World) {
     assert_eq!(world.store.worker(&worker).await.unwrap().unwrap().state, WorkerState::Active);
 }
 
-pub(crate) async fn a_refused_job_never_ran(world: &World) {
-    world.submit(&document(&["a"])).await;
+pub(crate) async fn a_job_its_worker_does_not_run_is_over(world: &World) {
     let worker = world.worker("w").await;
-    let offer = world.started(&worker, START).await;
-    // It has started: too late to refuse.
-    let late = world.store.refuse(&offer.lease, "policy", at(1)).await;
-    assert!(matches!(late, Err(LeaseFault::Store(pond_control::store::Fault::Move(_)))));
-    world.store.give_back(&offer.lease, at(1)).await.unwrap();
-    let offer = world.claim(&worker, at(2)).await;
-    world.store.refuse(&offer.lease, "policy", at(3)).await.unwrap();
+    let run = world.submit(&document(&["a"])).await;
+    let offer = world.claim(&worker, at(1)).await;
+    world.store.refuse(&offer.lease, "policy", at(2)).await.unwrap();
     nothing_works(world, &offer.lease).await;
+    assert_eq!(world.told(&run).await, ["a refused policy", "run refused"]);
+    // Too late to refuse what has started.
+    let run = world.submit(&document(&["a"])).await;
+    let offer = world.started(&worker, at(3)).await;
+    world.store.refuse(&offer.lease, "no disk", at(4)).await.unwrap();
+    nothing_works(world, &offer.lease).await;
+    assert_eq!(world.told(&run).await, ["a failed no disk", "run failed"]);
 }

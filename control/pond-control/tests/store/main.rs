@@ -72,7 +72,7 @@ conformance! {
         a_job_that_costs_three_workers_is_given_up,
         a_worker_that_loses_many_jobs_gets_no_more,
         a_job_given_back_counts_for_nobody,
-        a_refused_job_never_ran,
+        a_job_its_worker_does_not_run_is_over,
     ],
     completing: [
         a_result_is_accepted_once,
