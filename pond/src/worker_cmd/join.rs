@@ -22,7 +22,7 @@ const MOST_TOKEN: u64 = 4 << 10;
 /// Make this machine a worker of a control plane.
 #[derive(Debug, Args)]
 pub(crate) struct JoinArgs {
-    /// The address of the control plane or of an orchestrator, such as https://pond.example.com.
+    /// The address of the control plane or of an orchestrator, such as `https://pond.example.com`.
     #[arg(long, value_name = "URL")]
     control: String,
     /// Certificate authorities of that server, as PEM, instead of the usual ones.
