@@ -38,7 +38,7 @@ pub(crate) fn main(parent: &OwnedFd) -> ! {
     let order = order.unwrap_or_else(|failure| give_up(&report, failure));
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
     match ready.and_then(|ready| enter(&order, ready, parent, report.as_fd())) {
-        Ok(started) => pond_init::watch(&started, &order.lifeline, &report),
+        Ok(started) => pond_init::watch(&started, &order.lifeline, report),
         Err(failure) => give_up(&report, failure),
     }
 }
