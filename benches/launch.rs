@@ -16,7 +16,7 @@ use pond_policy::node::Node;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_policy::settings::Settings;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Ending, Job, Native, Running};
+use pond_sandbox::native::{Ending, Job, Native, Remains, Running};
 use pond_sandbox::record::{JobName, Live};
 use pond_sandbox::state::StateDir;
 use pond_wire::jail::Console;
@@ -155,7 +155,8 @@ impl Resident {
         let started = Instant::now();
         let (record, running) = self.launch(number)?;
         let wiring = Wiring { input: None, interrupt: None, terminal: None, rooms: &[] };
-        let ended = supervise(running, wiring, bounds, |_, _| Ok(String::new()))?;
+        let mut ended = supervise(running, wiring, bounds, |_, _| Ok(String::new()))?;
+        ended.over.remains.take().map(Remains::remove).transpose()?;
         let (ending, ended_after) = (ended.over.ending, started.elapsed());
         drop(ended);
         record.close()?;
@@ -189,7 +190,7 @@ fn idle(resident: &Resident, count: u32) -> Result<()> {
                 break ending;
             }
         };
-        running.finish(ending)?;
+        running.finish(ending)?.remains.map(Remains::remove).transpose()?;
         record.close()?;
     }
     Ok(())

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use crate::support::{World, names};
 use crate::visitor::Visitor;
 use census::Census;
-use tracer::{Role, Traced, Victim};
+use tracer::{Copy, Role, Traced, Victim};
 
 /// More steps than any process of a run has: a test that does not come to an end is wrong.
 const MOST_STEPS: usize = 1000;
@@ -83,7 +83,11 @@ impl Caller {
         };
         shell.args(["-c", tracer::BECOME, "sh"]).arg(pond).args(["run", "--snapshot", "--out", "../out"]);
         shell.args(["--artifact", "made", "--", "sh", "-c", "echo after > f; echo x > made"]);
-        tracer::run(&mut shell, victim)
+        let copy = match self {
+            Self::Root(_) => Copy::OnDisk,
+            Self::User(_) => Copy::InMemory,
+        };
+        tracer::run(&mut shell, victim, copy)
     }
 
     /// The next start.
@@ -126,7 +130,7 @@ fn at_every_step(caller: &Caller, role: Role) {
 /// pond lived on, cleaned up itself, and says what is true: the job had ended, it was killed, or nothing ran.
 fn survived(victim: Role, code: u8) -> bool {
     match victim {
-        Role::Launcher | Role::Holder => [0, 125].contains(&code),
+        Role::Launcher | Role::Maker | Role::Holder => [0, 125].contains(&code),
         Role::Init => [0, 125, 137].contains(&code),
         Role::Job => code == 137,
         Role::Pond | Role::Other => false,
@@ -141,6 +145,11 @@ fn pond() {
 #[test]
 fn the_launcher() {
     alone("killed::the_launcher", || at_every_step(&Caller::root(), Role::Launcher));
+}
+
+#[test]
+fn the_maker_of_the_disk() {
+    alone("killed::the_maker_of_the_disk", || at_every_step(&Caller::root(), Role::Maker));
 }
 
 #[test]

@@ -58,6 +58,12 @@ const KERNEL_ACTION_WORDS: usize = 4;
 
 /// Gives every signal its default action and an empty mask: what a program expects at its first instruction.
 pub fn reset_all() -> io::Result<()> {
+    reset_actions();
+    unblock_all()
+}
+
+/// Gives every signal its default action.
+pub fn reset_actions() {
     // The C library's own call refuses the numbers it keeps for itself, which a caller may have inherited as ignored.
     let default_action = [0u64; KERNEL_ACTION_WORDS];
     let nothing = std::ptr::null_mut::<u64>();
@@ -68,6 +74,10 @@ pub fn reset_all() -> io::Result<()> {
             libc::syscall(libc::SYS_rt_sigaction, number, default_action.as_ptr(), nothing, size_of::<u64>())
         };
     }
+}
+
+/// Holds no signal back.
+pub fn unblock_all() -> io::Result<()> {
     // SAFETY: sigemptyset initialises the set before it is read; the old mask is not asked for.
     let ret = unsafe {
         let mut empty: libc::sigset_t = std::mem::zeroed();

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 /// The most descriptors one packet carries. The kernel's own bound is 253.
-pub const MAX_DESCRIPTORS: usize = 32;
+pub const MAX_DESCRIPTORS: usize = 65;
 
 /// Two connected ends; a packet keeps its boundaries, and a closed end reads as zero bytes.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -35,7 +35,7 @@ pub struct Started {
 }
 
 /// Watches until the job ends or the lifeline closes. When this process exits the kernel kills everything in the sandbox.
-pub fn watch(started: &Started, lifeline: &OwnedFd, report: &OwnedFd) -> ! {
+pub fn watch(started: &Started, lifeline: &OwnedFd, report: OwnedFd) -> ! {
     let ended = guard(started).and_then(|()| wait(started, lifeline));
     let what = match ended {
         Ok(Some(ended)) => outcome(ended),
@@ -44,7 +44,10 @@ pub fn watch(started: &Started, lifeline: &OwnedFd, report: &OwnedFd) -> ! {
         Err(errno) => Report::Failed { step: Step::GuardInit, errno: errno.raw_os_error() },
     };
     // Its filter leaves it `write` and takes `sendmsg`: a report needs no descriptors.
-    match rustix::io::write(report, &what.encode()) {
+    let told = rustix::io::write(&report, &what.encode());
+    // Left to the end of this process it would be closed after the namespaces, which takes the kernel a while.
+    drop(report);
+    match told {
         Ok(_) => exit_now(0),
         Err(_gone) => exit_now(1),
     }

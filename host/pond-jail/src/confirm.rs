@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use pond_wire::jail::Step;
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{Access, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
@@ -24,24 +24,29 @@ pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
     let forbidden = [
         // A device that everybody may write to, which nothing but Landlock forbids.
         rustix::fs::open("/dev/urandom", OFlags::WRONLY, Mode::empty()).is_ok(),
-        // What belongs to init.
+        // What belongs to init. In a directory that cannot be searched no name leads anywhere.
         rustix::fs::openat(CWD, "/proc/1/environ", OFlags::RDONLY, Mode::empty()).is_ok(),
+        rustix::fs::access("/proc/1/fd", Access::EXEC_OK).is_ok() && opens_any_descriptor_of_init(),
     ];
     if forbidden.contains(&true) {
         return Err(Failure { step: Step::Confirm, errno: BREACH });
     }
-    confirm_on_gvisor(report)
+    confirm_anywhere(report)
+}
+
+fn opens_any_descriptor_of_init() -> bool {
+    (0..DESCRIPTORS_OF_INIT).any(opens_descriptor_of_init)
 }
 
 /// In whichever direction: gVisor shows the job which ones there are. The other ends of its own pipes are its own.
 fn opens_descriptor_of_init(number: u32) -> bool {
     let path = format!("/proc/1/fd/{number}");
     let open = |flags| rustix::fs::openat(CWD, &path, flags | OFlags::NONBLOCK, Mode::empty()).ok();
-    let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(file);
+    let own = || [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(file);
     [OFlags::RDONLY, OFlags::WRONLY]
         .into_iter()
         .filter_map(open)
-        .any(|opened| !own.contains(&file(opened.as_fd())))
+        .any(|opened| !own().contains(&file(opened.as_fd())))
 }
 
 /// Which file a descriptor leads to; nothing for one that cannot be looked at.
@@ -52,6 +57,13 @@ fn file(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
 /// The same on gVisor's kernel, which has no Landlock and shows everybody the environment of init; that of a container's is
 /// the engine's and says nothing.
 pub(crate) fn confirm_on_gvisor(report: BorrowedFd<'_>) -> Result<(), Failure> {
+    if opens_any_descriptor_of_init() {
+        return Err(Failure { step: Step::Confirm, errno: BREACH });
+    }
+    confirm_anywhere(report)
+}
+
+fn confirm_anywhere(report: BorrowedFd<'_>) -> Result<(), Failure> {
     let every = CapabilitySet::from_bits_retain(u64::MAX >> 23);
     let regained = CapabilitySets { effective: every, permitted: every, inheritable: CapabilitySet::empty() };
     let forbidden = [
@@ -71,11 +83,10 @@ pub(crate) fn confirm_on_gvisor(report: BorrowedFd<'_>) -> Result<(), Failure> {
         // The read-only root.
         rustix::fs::open("/etc/pond-confirm", OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o600))
             .is_ok(),
-        // What belongs to init: its files, its memory, its life, and every descriptor it could have.
+        // What belongs to init: its files, its memory and its life.
         rustix::fs::openat(CWD, "/proc/1/root/etc", OFlags::RDONLY, Mode::empty()).is_ok(),
         rustix::fs::openat(CWD, "/proc/1/mem", OFlags::RDONLY, Mode::empty()).is_ok(),
         rustix::process::test_kill_process(Pid::INIT).is_ok(),
-        (0..DESCRIPTORS_OF_INIT).any(opens_descriptor_of_init),
         // A device of its own.
         rustix::fs::mknodat(CWD, "/tmp/pond-confirm", FileType::CharacterDevice, Mode::empty(), 0).is_ok(),
         // Sockets that reach beyond the network namespace.

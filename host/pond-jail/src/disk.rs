@@ -3,14 +3,19 @@
 //! Zone: privileged. Nothing here waits for the host's disk to write anything of the job's: the kernel flushes a file when it
 //! becomes a loop device, so the file is still empty then, and what is written afterwards stays in the page cache unless
 //! the job lives long or writes much. It is written through the device, whose cache is where the mount looks for it.
+//! That flush still waits for the host's disk to remember the empty file, so a disk is made by a process of its own while the
+//! launcher goes on.
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use pond_wire::jail::Step;
+use pond_sys::process::{Child, Fork, Namespaces, exit_now, fork_into};
+use pond_wire::jail::{Report, Step};
 use rustix::fs::{Mode, OFlags, SeekFrom, seek};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::mount::{FsOpenFlags, fsconfig_set_flag, fsconfig_set_string, fsopen};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
+use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::storage;
 
@@ -24,7 +29,61 @@ pub(crate) struct Disk {
     pub(crate) template: OwnedFd,
 }
 
+/// A disk in the making. Letting go of it ends its maker, and waits until that is gone.
+pub(crate) struct Ordered {
+    /// Absent in a process that has not ordered it.
+    maker: Option<Child>,
+    comes: OwnedFd,
+}
+
+impl Ordered {
+    /// For a copy of the process that waits for it: the disk is made all the same.
+    pub(crate) fn leave(mut self) {
+        self.maker = None;
+    }
+
+    /// The disk, once it is made.
+    pub(crate) fn collect(&self) -> Result<OwnedFd, Failure> {
+        let lost = Failure { step: STEP, errno: Errno::CONNRESET };
+        let mut said = [0; 64];
+        let (length, mounts) = pond_sys::socket::receive(&self.comes, &mut said).at(STEP)?;
+        let report = said.get(..length).and_then(|said| Report::decode(said).ok());
+        match (report, mounts.into_iter().next()) {
+            (Some(Report::Prepared), Some(mount)) => Ok(mount),
+            (Some(Report::Failed { step, errno }), _) => {
+                Err(Failure { step, errno: Errno::from_raw_os_error(errno) })
+            }
+            _ => Err(lost),
+        }
+    }
+}
+
+impl Drop for Ordered {
+    fn drop(&mut self) {
+        let Some(Child { pidfd, .. }) = &self.maker else { return };
+        // Most often it is gone by now.
+        if let Err(_gone) = pidfd_send_signal(pidfd, Signal::KILL) {}
+        if let Err(_reaped) = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {}
+    }
+}
+
 impl Disk {
+    /// Has it made by a process of its own.
+    pub(crate) fn order(self) -> Result<Ordered, Failure> {
+        let (comes, goes) = pond_sys::socket::pair().at(STEP)?;
+        match fork_into(Namespaces::Inherit, None).at(STEP)? {
+            Fork::Child => {
+                drop(comes);
+                match self.attach().and_then(|device| device.mount()) {
+                    Ok(mount) => tell(goes.as_fd(), Report::Prepared, &[mount.as_fd()]),
+                    Err(failure) => tell(goes.as_fd(), failure.report(), &[]),
+                }
+                exit_now(0)
+            }
+            Fork::Parent(maker) => Ok(Ordered { maker: Some(maker), comes }),
+        }
+    }
+
     /// A device with a fresh filesystem on it.
     pub(crate) fn attach(&self) -> Result<LoopDevice, Failure> {
         let device = attach_loop(&self.image)?;

@@ -10,7 +10,7 @@ use pond_sys::process::{Child, Fork, Namespaces, fork_into};
 use pond_wire::jail::{Identity, JailPlan, Report, Scratch, Step};
 use rustix::io::Errno;
 
-use crate::disk::{Disk, LoopDevice};
+use crate::disk::{Disk, Ordered};
 use crate::fault::{At, Failure};
 use crate::request::{Groundwork, Launch};
 use crate::storage::{Builder, Storage};
@@ -20,61 +20,26 @@ use crate::{idmap, inside, request, storage};
 pub(crate) struct Prepared {
     child: Child,
     to_child: OwnedFd,
-    disk: Option<Progress>,
-}
-
-/// How far a disk has come. It waits for its plan only with the last steps; the others are done when there is time, for they
-/// wait for the host's own disk.
-enum Progress {
-    Empty(Disk),
-    Attached(LoopDevice),
-    Mounted(OwnedFd),
-}
-
-impl Progress {
-    fn get_on(self) -> Result<Self, Failure> {
-        match self {
-            Self::Empty(disk) => disk.attach().map(Self::Attached),
-            Self::Attached(device) => device.mount().map(Self::Mounted),
-            Self::Mounted(disk) => Ok(Self::Mounted(disk)),
-        }
-    }
-
-    fn finish(self) -> Result<OwnedFd, Failure> {
-        match self {
-            Self::Mounted(disk) => Ok(disk),
-            Self::Empty(_) | Self::Attached(_) => self.get_on()?.finish(),
-        }
-    }
-}
-
-impl Prepared {
-    /// Whether anything could be done for it while there is no plan.
-    pub(crate) fn has_work(&self) -> bool {
-        match self.disk {
-            Some(Progress::Empty(_) | Progress::Attached(_)) => true,
-            Some(Progress::Mounted(_)) | None => false,
-        }
-    }
-
-    pub(crate) fn get_on(self) -> Result<Self, Failure> {
-        let disk = self.disk.map(Progress::get_on).transpose()?;
-        Ok(Self { disk, ..self })
-    }
+    disk: Option<Ordered>,
 }
 
 pub(crate) fn prepare(groundwork: Groundwork) -> Result<Prepared, Failure> {
+    // First, because it waits for the host's disk most of the time.
+    let disk = groundwork.disk.map(Disk::order).transpose()?;
     let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
     let group = groundwork.group.as_ref().map(AsFd::as_fd);
     match fork_into(Namespaces::Sandbox, group).at(Step::CreateNamespaces)? {
         // From here the child is pid 1 of the sandbox: all capabilities, but only over its own namespaces.
         Fork::Child => {
             drop(ours);
+            if let Some(disk) = disk {
+                disk.leave();
+            }
             inside::main(&theirs)
         }
         Fork::Parent(child) => {
             drop(theirs);
-            Ok(Prepared { child, to_child: ours, disk: groundwork.disk.map(Progress::Empty) })
+            Ok(Prepared { child, to_child: ours, disk })
         }
     }
 }
@@ -116,21 +81,20 @@ fn attempt(prepared: Prepared, launch: &Launch) -> Result<(), Failure> {
 fn send_storage(
     plan: &JailPlan,
     launch: &Launch,
-    disk: Option<Progress>,
+    disk: Option<Ordered>,
     to_child: &OwnedFd,
 ) -> Result<(), Failure> {
-    let disk = match (plan.scratch, disk) {
-        (Scratch::Ext4Image, Some(disk)) => disk.finish()?,
-        (Scratch::Tmpfs(cap), None) => storage::scratch(cap)?,
+    let made = || match (plan.scratch, &disk) {
+        (Scratch::Ext4Image, Some(disk)) => disk.collect(),
+        (Scratch::Tmpfs(cap), None) => storage::scratch(cap),
         (Scratch::Ext4Image, None) | (Scratch::Tmpfs(_), Some(_)) => {
-            return Err(Failure { step: Step::MountScratch, errno: Errno::INVAL });
+            Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
         }
     };
-    let owners = idmap::owner_namespace(plan.identity)?;
-    let Storage { shown, workspace, home, upper, spent: _until_sent } =
-        storage::build(plan, disk, launch.checkout.as_fd(), owners.as_ref())?;
+    let Storage { shown, workspace, home, upper, spent } =
+        storage::build(plan, made, launch.checkout.as_fd())?;
     let storage = [&workspace, &home, &upper];
-    let mounts: Vec<_> = storage.into_iter().chain(&shown).map(AsFd::as_fd).collect();
+    let mounts: Vec<_> = storage.into_iter().chain(&shown).chain(&spent).map(AsFd::as_fd).collect();
     match pond_sys::socket::send(to_child, &[inside::STORAGE], &mounts) {
         // The child failed at its own half and has said so already.
         Err(fault) if fault.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => Ok(()),

@@ -16,7 +16,7 @@ use crate::fault::{At, Failure};
 use crate::request::{self, Launch, Order};
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
-use crate::{doors, home, idmap, job, root, storage, terminal};
+use crate::{doors, home, idmap, job, root, shown, storage, terminal};
 
 /// The parent's word that the identity stands; the launch travels along.
 pub(crate) const ORDERS: u8 = 1;
@@ -38,7 +38,7 @@ pub(crate) fn main(parent: &OwnedFd) -> ! {
     let order = order.unwrap_or_else(|failure| give_up(&report, failure));
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
     match ready.and_then(|ready| enter(&order, ready, parent, report.as_fd())) {
-        Ok(started) => pond_init::watch(&started, &order.lifeline, &report),
+        Ok(started) => pond_init::watch(&started, &order.lifeline, report),
         Err(failure) => give_up(&report, failure),
     }
 }
@@ -50,6 +50,9 @@ fn give_up(report: &OwnedFd, failure: Failure) -> ! {
 
 fn get_ready() -> Result<Ready, Failure> {
     doors::loopback()?;
+    // Both are for the job, and a child inherits them. Nothing is executed before it is, so nothing else changes by them.
+    pond_sys::signal::reset_actions();
+    job::drop_bounding_set().at(Step::DropCapabilities)?;
     Ok(Ready {
         for_job: seccomp::compile(seccomp::Profile::Workload),
         for_init: seccomp::compile(seccomp::Profile::Init),
@@ -150,7 +153,7 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
     match Builder::of(order.plan.identity) {
         Builder::Inside => match order.plan.scratch {
             Scratch::Tmpfs(cap) => {
-                storage::build(&order.plan, storage::scratch(cap)?, order.checkout.as_fd(), None)
+                storage::build(&order.plan, || storage::scratch(cap), order.checkout.as_fd())
             }
             Scratch::Ext4Image => Err(Failure { step: Step::MountScratch, errno: Errno::INVAL }),
         },
@@ -159,7 +162,8 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
             let missing = Failure { step: Step::MountWorkspace, errno: Errno::BADMSG };
             let mut next = || mounts.next().ok_or(missing);
             let (workspace, home, upper) = (next()?, next()?, next()?);
-            Ok(Storage { shown: mounts.collect(), workspace, home, upper, spent: Vec::new() })
+            let shown = mounts.by_ref().take(shown::directories(&order.plan).count()).collect();
+            Ok(Storage { shown, workspace, home, upper, spent: mounts.collect() })
         }
     }
 }

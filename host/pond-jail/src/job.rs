@@ -40,14 +40,15 @@ fn confine(
 ) -> Result<Program, Failure> {
     let plan = &order.plan;
     let program = prepare(plan)?;
-    // 1. A session of its own, default signals, its three streams, and no other descriptor once it executes.
+    // 1. A session of its own, no signal held back (their actions are the defaults already), its three streams, and no other
+    // descriptor once it executes.
     rustix::process::setsid().at(Step::DropIdentity)?;
-    pond_sys::signal::reset_all().at(Step::DropIdentity)?;
+    pond_sys::signal::unblock_all().at(Step::DropIdentity)?;
     take_streams(order.stdio.as_ref(), terminal)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::chdir(plan.program.cwd.as_str()).at(Step::DropIdentity)?;
-    // 2. Capabilities go before the identity does: emptying the bounding set needs one of them.
-    empty_bounding_set().at(Step::DropCapabilities)?;
+    // 2. Capabilities go before the identity does: locking them away needs one of them. The bounding set is empty already.
+    lock_capabilities().at(Step::DropCapabilities)?;
     if let Identity::Range { .. } = plan.identity {
         become_user(JOB_ID).at(Step::DropIdentity)?;
     }
@@ -93,9 +94,8 @@ pub(crate) fn take_streams(pipes: Option<&[OwnedFd; 3]>, terminal: Option<&Owned
     rustix::stdio::dup2_stderr(stderr).at(Step::DropIdentity)
 }
 
-/// No capability can be had by executing, and that stays so.
-fn empty_bounding_set() -> Result<(), Errno> {
-    drop_bounding_set()?;
+/// With an empty bounding set no capability can be had by executing, and this keeps it so.
+fn lock_capabilities() -> Result<(), Errno> {
     rustix::thread::clear_ambient_capability_set()?;
     let locked = CapabilitiesSecureBits::NO_ROOT
         | CapabilitiesSecureBits::NO_ROOT_LOCKED
@@ -146,6 +146,10 @@ pub(crate) fn exec(plan: &JailPlan, program: &Program) -> Failure {
     let mut errno = Errno::NOENT;
     for candidate in candidates {
         let Ok(candidate) = CString::new(candidate) else { continue };
+        // Asking costs a tenth of trying.
+        if let Err(Errno::NOENT | Errno::NOTDIR) = rustix::fs::stat(&candidate) {
+            continue;
+        }
         let fault = match Errno::from_io_error(&program.exec(&candidate)).unwrap_or(Errno::IO) {
             // The kernel says of a directory what it says of a file without the right to execute it.
             Errno::ACCESS if is_directory(&candidate) => Errno::ISDIR,

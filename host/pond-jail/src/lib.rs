@@ -36,7 +36,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use enter::Prepared;
 use fault::Failure;
 use request::Request;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// The name this program is re-executed under; the first thing `main` looks at.
@@ -62,16 +62,9 @@ fn serve() -> Result<(), Fault> {
     let children = pond_sys::signal::child_events().map_err(Fault::Scrub)?;
     let mut prepared: Option<Result<Prepared, Failure>> = None;
     loop {
-        let has_work = prepared.as_ref().is_some_and(|made| made.as_ref().is_ok_and(Prepared::has_work));
-        let wait = has_work.then(Timespec::default);
         let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
-        match poll(&mut ready, wait.as_ref()) {
+        match poll(&mut ready, None) {
             Err(rustix::io::Errno::INTR) => continue,
-            // Nobody wants anything: time to get on with what they will want.
-            Ok(0) => {
-                prepared = prepared.map(|made| made.and_then(Prepared::get_on));
-                continue;
-            }
             other => other.map_err(|errno| Fault::Scrub(errno.into()))?,
         };
         let [request, child] = ready.map(|fd| !fd.revents().is_empty());

@@ -25,6 +25,10 @@ const ROOT_CAP: TmpfsCap = TmpfsCap { bytes: 1 << 20, inodes: 512 };
 /// more, which no other directory can promise: a checkout may lie anywhere else.
 const STAGING: &str = "/proc";
 
+/// Where mounts hang that nobody needs any more, in this namespace only: they go with the host's root, and cost no wait of
+/// their own.
+const RUBBISH: &str = "/dev";
+
 /// Parts of /proc that tell of the host or act on it. Absent ones are skipped: a kernel without the file has no leak.
 const MASKED: [&str; 8] =
     ["cmdline", "kallsyms", "kcore", "key-users", "keys", "sched_debug", "sysrq-trigger", "timer_list"];
@@ -108,6 +112,9 @@ pub(crate) fn enter(plan: &JailPlan, root: &OwnedFd, storage: &Storage) -> Resul
     }
     attach(root, &storage.workspace, relative(WORKSPACE), Step::MountWorkspace)?;
     attach(root, &storage.home, relative(HOME), Step::MountWorkspace)?;
+    for spent in &storage.spent {
+        move_mount(spent, "", CWD, RUBBISH, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::PivotRoot)?;
+    }
     let locked = Attributes { read_only: true, no_suid: true, ..Attributes::default() };
     set_attributes(root, locked, false).at(Step::PivotRoot)?;
     rustix::process::fchdir(root).at(Step::PivotRoot)?;

@@ -1,15 +1,17 @@
-//! Directories of the host as a job sees them: each through an overlay of its own, read-only but for those it may change for
-//! itself, whose upper layer is on its disk.
+//! Directories of the host as a job sees them: through overlays of its own, read-only but for those it may change for itself,
+//! whose upper layer is on its disk.
 //!
 //! A plain bind would share the host's inodes, and with them every socket that listens there, every lock, and the watches that
 //! tell who opens what. An overlay's inodes are the sandbox's own; only contents are shared. What is mounted below such a
 //! directory is not shown. There is no other way to show one: where the overlay cannot be made, nothing starts.
+//! Every overlay costs the launch and its end a wait for all processors, so the directories below /etc share one: each is a
+//! mount of its own part of it, and the rest of it has no mount that anybody inside could walk to.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{BindKind, Identity, JailPlan, RootEntry, Step};
-use rustix::fs::{CWD, Mode};
+use pond_wire::jail::{BindKind, Identity, JailPlan, RootEntry, Step, TmpfsCap};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_fd,
@@ -18,16 +20,18 @@ use rustix::mount::{
 
 use crate::fault::{At, Failure};
 use crate::idmap::owner_namespace;
-use crate::storage::{self, Builder, mount_below, open_directory};
+use crate::storage::{self, Builder, mount_below, open_directory, tmpfs};
 
 const STEP: Step = Step::OpenRoot;
-/// The second layer the kernel asks for. Nobody but the launcher writes to it, and it writes nothing.
-const EMPTY: &str = "e";
+/// Room for the root of a filesystem and nothing else.
+const EMPTY_CAP: TmpfsCap = TmpfsCap { bytes: 4096, inodes: 1 };
+/// Whose directories share an overlay.
+const SHARED: &str = "/etc";
 
-/// Overlays as detached mounts, and the mounts they were made from.
+/// Overlays as detached mounts, and the mounts they were made from. Those the job may change are missing until there is a disk.
 pub(crate) struct Shown {
-    pub(crate) views: Vec<OwnedFd>,
-    pub(crate) spent: Vec<OwnedFd>,
+    views: Vec<Option<OwnedFd>>,
+    spent: Vec<OwnedFd>,
 }
 
 /// What becomes of the host's directory inside.
@@ -52,24 +56,100 @@ pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, View<'
     })
 }
 
-pub(crate) fn show(plan: &JailPlan, disk: &OwnedFd) -> Result<Shown, Failure> {
-    let empty = empty_layer(disk)?;
+/// Everything that needs no disk.
+pub(crate) fn show(plan: &JailPlan) -> Result<Shown, Failure> {
     let mut shown = Shown { views: Vec::new(), spent: Vec::new() };
-    for (index, (_, view)) in directories(plan).enumerate() {
-        match view {
-            View::ReadOnly(source) => {
-                let tree = tree_of(source)?;
-                shown.views.push(overlay(&tree, &empty)?);
-                shown.spent.push(tree);
+    if directories(plan).next().is_none() {
+        return Ok(shown);
+    }
+    // The second layer the kernel asks for. Nobody could write to it, and nobody does.
+    let nothing = tmpfs(EMPTY_CAP, "0755", STEP)?;
+    let empty = open_directory(&nothing, ".").at(STEP)?;
+    let shared = Shared::of(plan, &empty)?;
+    for (path, view) in directories(plan) {
+        let view = match view {
+            View::ReadOnly(source) if path == source => {
+                let part = shared.as_ref().and_then(|shared| shared.part(path));
+                Some(part.unwrap_or_else(|| whole(source, &empty))?)
             }
-            View::Throwaway(source) => {
-                let tree = source.map(|source| owned_by_job(plan.identity, source)).transpose()?;
-                shown.views.push(throwaway(disk, index, tree.as_ref(), Builder::of(plan.identity))?);
-                shown.spent.extend(tree);
-            }
+            View::ReadOnly(source) => Some(moved(source, &empty, &mut shown.spent)?),
+            View::Throwaway(_) => None,
+        };
+        shown.views.push(view);
+    }
+    shown.spent.extend(shared.map(|shared| shared.view));
+    shown.spent.push(nothing);
+    Ok(shown)
+}
+
+impl Shown {
+    /// All views in the plan's order, and what they were made from.
+    pub(crate) fn on(self, plan: &JailPlan, disk: &OwnedFd) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
+        let Self { views, mut spent } = self;
+        let mut all = Vec::new();
+        for (index, (made, (_, view))) in views.into_iter().zip(directories(plan)).enumerate() {
+            all.push(match (made, view) {
+                (Some(made), View::ReadOnly(_) | View::Throwaway(_)) => made,
+                (None, View::ReadOnly(_)) => return Err(Failure { step: STEP, errno: Errno::INVAL }),
+                (None, View::Throwaway(source)) => {
+                    let tree = source.map(|source| owned_by_job(plan.identity, source)).transpose()?;
+                    let view = throwaway(disk, index, tree.as_ref(), Builder::of(plan.identity))?;
+                    spent.extend(tree);
+                    view
+                }
+            });
+        }
+        Ok((all, spent))
+    }
+}
+
+/// A directory under its own name: the mount table may tell where it lies.
+fn whole(source: &str, empty: &OwnedFd) -> Result<OwnedFd, Failure> {
+    overlay(&open_directory(CWD, source).at(STEP)?, empty)
+}
+
+/// A directory under another name.
+fn moved(source: &str, empty: &OwnedFd, spent: &mut Vec<OwnedFd>) -> Result<OwnedFd, Failure> {
+    let tree = tree_of(source)?;
+    let view = overlay(&open_directory(&tree, ".").at(STEP)?, empty)?;
+    spent.push(tree);
+    Ok(view)
+}
+
+/// One overlay for several directories, itself mounted nowhere.
+struct Shared {
+    place: OwnedFd,
+    view: OwnedFd,
+}
+
+impl Shared {
+    /// Nothing where it would save nothing, or where the place cannot be shown as a whole.
+    fn of(plan: &JailPlan, empty: &OwnedFd) -> Result<Option<Self>, Failure> {
+        let below = |path: &str| path.strip_prefix(SHARED).is_some_and(|rest| rest.starts_with('/'));
+        if directories(plan).filter(|(path, view)| *view == View::ReadOnly(path) && below(path)).count() < 2 {
+            return Ok(None);
+        }
+        let place = open_directory(CWD, SHARED).at(STEP)?;
+        match overlay(&place, empty) {
+            // Something is mounted below it: each directory shows by itself whether that is where it matters.
+            Err(Failure { errno: Errno::XDEV, .. }) => Ok(None),
+            made => made.map(|view| Some(Self { place, view })),
         }
     }
-    Ok(shown)
+
+    /// This directory's part; nothing for one that lies elsewhere, or behind a link or another mount.
+    fn part(&self, path: &str) -> Option<Result<OwnedFd, Failure>> {
+        let inside = path.strip_prefix(SHARED)?.strip_prefix('/')?;
+        walk(&self.place, inside).ok()?;
+        let flags =
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+        Some(walk(&self.view, inside).and_then(|part| open_tree(part, "", flags)).at(STEP))
+    }
+}
+
+fn walk(from: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+    let straight = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    openat2(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), straight)
 }
 
 /// A mount of its own has no path: the mount table will not tell where on the host the directory lies.
@@ -114,16 +194,8 @@ fn throwaway(
     }
 }
 
-fn empty_layer(disk: &OwnedFd) -> Result<OwnedFd, Failure> {
-    match rustix::fs::mkdirat(disk, EMPTY, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => open_directory(disk, EMPTY).at(STEP),
-        Err(errno) => Err(errno).at(STEP),
-    }
-}
-
 /// Without an upper layer an overlay is read-only for good, whatever its mount says.
-fn overlay(tree: &OwnedFd, empty: &OwnedFd) -> Result<OwnedFd, Failure> {
-    let directory = open_directory(tree, ".").at(STEP)?;
+fn overlay(directory: &OwnedFd, empty: &OwnedFd) -> Result<OwnedFd, Failure> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).at(STEP)?;
     fsconfig_set_flag(&context, "ro").at(STEP)?;
     fsconfig_set_fd(&context, "lowerdir+", directory.as_fd()).at(STEP)?;
@@ -133,7 +205,7 @@ fn overlay(tree: &OwnedFd, empty: &OwnedFd) -> Result<OwnedFd, Failure> {
     for feature in ["metacopy", "index", "xino"] {
         fsconfig_set_string(&context, feature, "off").at(STEP)?;
     }
-    fsconfig_create(&context).at(STEP)?;
+    fsconfig_create(&context).map_err(mount_below).at(STEP)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
         | MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV;

@@ -13,7 +13,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::{Stage, plan_of};
-use crate::{home, idmap, storage};
+use crate::{home, storage};
 
 pub(crate) fn stage(request: &Stage) {
     let report = request.report.as_fd();
@@ -29,9 +29,8 @@ fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
     let (Identity::Range { base, .. }, Scratch::Ext4Image) = (plan.identity, plan.scratch) else {
         return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
     };
-    let disk = request.disk.attach()?.mount()?;
-    let owners = idmap::owner_namespace(plan.identity)?;
-    let made = storage::build(&plan, disk, request.checkout.as_fd(), owners.as_ref())?;
+    let disk = || request.disk.attach()?.mount();
+    let made = storage::build(&plan, disk, request.checkout.as_fd())?;
     home::furnish_mount(&plan, &made.home, base + JOB_ID)?;
     for (index, view) in made.shown.iter().enumerate() {
         hang(view, &request.directory, &staged::shown(index))?;

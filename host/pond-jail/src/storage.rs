@@ -2,7 +2,7 @@
 //!
 //! Nothing here has a path: mounts are descriptors until the sandbox moves them into its own root, so there is nothing to
 //! unmount, and everything vanishes with the last descriptor. The scratch holds `u` (the upper layer), `w` (overlay's own)
-//! `h` (the job's home), `e` (a layer with nothing in it) and `t…` (layers over directories of the host that the job may change).
+//! `h` (the job's home) and `t…` (layers over directories of the host that the job may change).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,7 +16,8 @@ use rustix::mount::{
 };
 
 use crate::fault::{At, Failure};
-use crate::shown::{self, Shown};
+use crate::idmap;
+use crate::shown;
 
 /// The mounts a sandbox needs from outside its root, and what the collector reads afterwards.
 pub(crate) struct Storage {
@@ -26,7 +27,8 @@ pub(crate) struct Storage {
     pub(crate) home: OwnedFd,
     /// The upper layer as an ordinary directory descriptor.
     pub(crate) upper: OwnedFd,
-    /// Mounts that the others were made from. Letting go of one waits for the kernel, so it is left to when nobody else waits.
+    /// Mounts that the others were made from. Letting go of one waits for every processor, and delays whoever waits likewise; so
+    /// they are left to an unmount that waits anyhow.
     pub(crate) spent: Vec<OwnedFd>,
 }
 
@@ -48,13 +50,22 @@ impl Builder {
     }
 }
 
+/// `disk` is asked for when all is done that can be done without: it may still be in the making.
 pub(crate) fn build(
     plan: &JailPlan,
-    disk: OwnedFd,
+    disk: impl FnOnce() -> Result<OwnedFd, Failure>,
     checkout: BorrowedFd<'_>,
-    owners: Option<&OwnedFd>,
 ) -> Result<Storage, Failure> {
     let builder = Builder::of(plan.identity);
+    let shown = shown::show(plan)?;
+    let owners = idmap::owner_namespace(plan.identity)?;
+    let tree = |named| checkout_tree(builder, named, checkout, owners.as_ref());
+    let lower = match &plan.checkout {
+        CheckoutView::Empty => None,
+        CheckoutView::ReadOnly(named) | CheckoutView::Copy(named) => Some(tree(named)?),
+    };
+    let disk = disk()?;
+    let (views, mut spent) = shown.on(plan, &disk)?;
     let upper = directory(&disk, "u", builder)?;
     let work = directory(&disk, "w", builder)?;
     directory(&disk, "h", builder)?;
@@ -62,25 +73,16 @@ pub(crate) fn build(
         replace(&upper, file, builder)?;
     }
     let home = subtree(&disk, "h")?;
-    let Shown { views, mut spent } = shown::show(plan, &disk)?;
-    let workspace = match &plan.checkout {
-        CheckoutView::Empty => subtree(&disk, "u")?,
+    let workspace = match &lower {
+        None => subtree(&disk, "u")?,
         // Never the tree itself: the mount table would tell the job where on the host it lies.
-        CheckoutView::ReadOnly(named) => {
-            let lower = checkout_tree(builder, named, checkout, owners)?;
-            let view = overlay(builder, &lower, &upper, &work)?;
-            let locked = Attributes { read_only: true, ..Attributes::default() };
-            set_attributes(&view, locked, false).at(Step::MountWorkspace)?;
-            spent.push(lower);
-            view
-        }
-        CheckoutView::Copy(named) => {
-            let lower = checkout_tree(builder, named, checkout, owners)?;
-            let view = overlay(builder, &lower, &upper, &work)?;
-            spent.push(lower);
-            view
-        }
+        Some(lower) => overlay(builder, lower, &upper, &work)?,
     };
+    if let CheckoutView::ReadOnly(_) = plan.checkout {
+        let locked = Attributes { read_only: true, ..Attributes::default() };
+        set_attributes(&workspace, locked, false).at(Step::MountWorkspace)?;
+    }
+    spent.extend(lower);
     spent.push(disk);
     Ok(Storage { shown: views, workspace, home, upper, spent })
 }
@@ -216,7 +218,7 @@ pub(crate) fn directory(disk: &OwnedFd, name: &str, builder: Builder) -> Result<
     open_directory(disk, name).at(step)
 }
 
-pub(crate) fn open_directory(at: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(at: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::checkout::{Checkout, CheckoutFault};
 use crate::container::{ContainerFault, EngineSettings, Isolation, Nonce, Program, RelayFault};
-use crate::native::{Ending, Job, Native, Running, RunningFault, SweepFault, abandon, remedy};
+use crate::native::{Ending, Job, Native, Remains, Running, RunningFault, SweepFault, abandon, remedy};
 use crate::provider::{Provider, ProviderFault};
 use crate::record::{JobName, Live, RecordFault};
 use crate::state::{StateDir, StateFault};
@@ -210,6 +210,7 @@ fn run(
     running.streams = None;
     let ending = attend(&mut running)?;
     let over = running.finish(ending)?;
+    over.remains.map(Remains::remove).transpose()?;
     Ok((over.ending, over.isolation))
 }
 

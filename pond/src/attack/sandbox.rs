@@ -15,7 +15,7 @@ use pond_policy::node::Node;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_policy::settings::Settings;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Exhibit, Job, Upper, abandon};
+use pond_sandbox::native::{Exhibit, Job, Remains, Upper, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
 use pond_wire::jail::Console;
@@ -90,6 +90,7 @@ impl Range<'_> {
             }
             Ok(String::new())
         })?;
+        ended.over.remains.take().map(Remains::remove).transpose()?;
         let upper = ended.over.upper.take();
         let disk = upper.as_ref().and_then(Disk::of);
         let collected = match (stage.evidence, &upper) {

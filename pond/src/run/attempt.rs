@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::cgroup::Around;
-use pond_sandbox::native::{Begun, Job, abandon};
+use pond_sandbox::native::{Begun, Job, Remains, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_wire::jail::Console;
@@ -158,7 +158,7 @@ impl Attempt<'_> {
         let above = Above::find(self.checkout.as_fd());
         let head = head_commit(base.checkout().as_fd(), above.as_ref());
         let pace = Pace::new(interrupt.as_ref().map(AsFd::as_fd), self.is_quiet())?;
-        let gathered = gather(&mut ended, &base, above, &wanted, &directory, &pace)?;
+        let (gathered, _leaving) = gather(&mut ended, &base, above, &wanted, &directory, &pace)?;
         pace.finish();
         findings.extend(gathered.finding());
         let mut undelivered = undelivered(shown, ended.input_fault.as_ref());
@@ -190,6 +190,7 @@ impl Attempt<'_> {
             directory: &directory,
         };
         let statement = statement::state(&facts, prepared);
+        ended.over.remains.take().map(Remains::remove).transpose()?;
         let result = gathered.summary(&directory, artifacts);
         let shortfall = gathered.shortfall();
         let told = Told { shown, base, result, network, statement, findings, undelivered, shortfall };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pond_sandbox::container::TransferFault;
+use pond_sandbox::native::Leaving;
 use pond_worker::because;
 use pond_worker::collect::{
     Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted,
@@ -105,7 +106,7 @@ impl HostDisk {
     }
 }
 
-/// Reads the result, now that nothing inside can change it any more.
+/// Reads the result, now that nothing inside can change it any more. What it was read from goes away while the caller goes on.
 pub(super) fn gather(
     ended: &mut Ended,
     base: &Base<'_>,
@@ -113,11 +114,11 @@ pub(super) fn gather(
     wanted: &Wanted<'_>,
     run: &Path,
     pace: &Pace<'_>,
-) -> anyhow::Result<Gathered> {
+) -> anyhow::Result<(Gathered, Option<Leaving>)> {
     if let Some(fault) = ended.over.lost.take() {
-        return Ok(Gathered::Lost(fault));
+        return Ok((Gathered::Lost(fault), None));
     }
-    let Some(written) = ended.over.upper.take() else { return Ok(Gathered::Nothing) };
+    let Some(written) = ended.over.upper.take() else { return Ok((Gathered::Nothing, None)) };
     let upper = written.as_fd().try_clone_to_owned()?;
     let lower = base.checkout().as_fd().try_clone_to_owned()?;
     let xattrs = OverlayXattrs::of_own_jobs();
@@ -128,12 +129,15 @@ pub(super) fn gather(
     // Last of all: whatever was lost before it was read is known now.
     if let Err(fault) = written.check() {
         discard(directory.as_fd())?;
-        return Ok(Gathered::Spoiled(fault, HostDisk::of(&directory)));
+        return Ok((Gathered::Spoiled(fault, HostDisk::of(&directory)), None));
     }
-    Ok(match collected.and_then(|collected| with_edit_result(collected, run, directory.as_fd())) {
+    drop(sources);
+    let leaving = written.leave();
+    let gathered = match collected.and_then(|collected| with_edit_result(collected, run, directory.as_fd())) {
         Ok(collected) => Gathered::Collected(Box::new(collected)),
         Err(fault) => Gathered::Failed(fault, wanted.ignored),
-    })
+    };
+    Ok((gathered, Some(leaving)))
 }
 
 fn with_edit_result(

@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(super) enum Role {
     Pond,
     Launcher,
+    /// Makes the disk, for root.
+    Maker,
     /// Pid 1 of the sandbox, from its birth on.
     Init,
     /// Keeps the namespace that translates owners until a descriptor does.
@@ -20,6 +22,13 @@ pub(super) enum Role {
     Job,
     /// No part of pond: the shell that becomes pond, a formatter, the command.
     Other,
+}
+
+/// Where a job's copy lies, which decides who is born when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copy {
+    OnDisk,
+    InMemory,
 }
 
 /// Whom to kill, on the way into which of its steps. Before the first comes whatever call it makes at all.
@@ -116,12 +125,12 @@ pub(super) const BECOME: &str = "kill -STOP $$; exec \"$@\"";
 
 /// Starts a shell that does as [`BECOME`] says, and watches until nothing of it is alive.
 #[expect(clippy::zombie_processes, reason = "the tracer waits for every child there is")]
-pub(super) fn run(shell: &mut Command, victim: Victim) -> Traced {
+pub(super) fn run(shell: &mut Command, victim: Victim, copy: Copy) -> Traced {
     let shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let first = Pid::from_child(&shell);
     trace::seize(first).unwrap();
-    let mut watch =
-        Watch { victim, first, tracees: HashMap::new(), unborn: HashSet::new(), seen: Traced::default() };
+    let (tracees, unborn, seen) = (HashMap::new(), HashSet::new(), Traced::default());
+    let mut watch = Watch { victim, copy, first, tracees, unborn, seen };
     watch.tracees.insert(first, Tracee::of(Role::Other));
     while let Some((process, event)) = trace::next().unwrap() {
         watch.follow(process, event);
@@ -142,22 +151,24 @@ impl Tracee {
     }
 
     /// The part of its next child.
-    fn next_child(&mut self) -> Role {
+    fn next_child(&mut self, copy: Copy) -> Role {
         self.children += 1;
-        match (self.role, self.children) {
-            (Role::Pond, 1) => Role::Launcher,
-            (Role::Launcher, 1) => Role::Init,
-            (Role::Launcher, 2) => Role::Holder,
-            (Role::Init, 1) => Role::Job,
-            (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Job | Role::Other, _) => {
-                Role::Other
-            }
+        let of_launcher = match copy {
+            Copy::OnDisk => [Role::Maker, Role::Init, Role::Holder].as_slice(),
+            Copy::InMemory => &[Role::Init],
+        };
+        match self.role {
+            Role::Pond if self.children == 1 => Role::Launcher,
+            Role::Launcher => of_launcher.get(self.children - 1).copied().unwrap_or(Role::Other),
+            Role::Init if self.children == 1 => Role::Job,
+            Role::Pond | Role::Maker | Role::Init | Role::Holder | Role::Job | Role::Other => Role::Other,
         }
     }
 }
 
 struct Watch {
     victim: Victim,
+    copy: Copy,
     first: Pid,
     tracees: HashMap<Pid, Tracee>,
     /// Stopped at their first instruction before their parent said that they are there.
@@ -182,7 +193,7 @@ impl Watch {
         };
         match event {
             Event::Born(child) => {
-                let role = tracee.next_child();
+                let role = tracee.next_child(self.copy);
                 self.seen.launched |= role == Role::Init;
                 self.tracees.insert(child, Tracee::of(role));
                 if self.unborn.remove(&child) {
@@ -192,7 +203,7 @@ impl Watch {
             Event::Executed => match (tracee.role, process == self.first) {
                 (Role::Other, true) => tracee.role = Role::Pond,
                 (Role::Job, _) => tracee.role = Role::Other,
-                (Role::Pond | Role::Launcher | Role::Init | Role::Holder | Role::Other, _) => {}
+                (Role::Pond | Role::Launcher | Role::Maker | Role::Init | Role::Holder | Role::Other, _) => {}
             },
             Event::Entering(call, arguments) => self.step(process, call, arguments),
             Event::Signal(_) | Event::Stopped | Event::Ended(_) => {}

@@ -118,9 +118,11 @@ impl Stand {
             .fold(self.with_state(&instrument.each_ref().map(String::as_str)), |all, word| all.arg(word))
     }
 
-    /// `pond run` on a checkout without a network, like its peers. The profile has a list of commands, and `echo` is on it.
+    /// `pond run` on a checkout without a network, like its peers. The profile has a list of commands, and `echo` is on it;
+    /// in a locale of its own, because unlike `true` it would look for one.
     pub(super) fn pond_run(&self, checkout: &str) -> Vec<String> {
-        self.pond(checkout, &["--profile", "untrusted-code-test", "--", "echo"])
+        let sealed = ["--profile", "untrusted-code-test", "--env", "LC_ALL=C", "--", "echo"];
+        self.pond(checkout, &sealed)
     }
 
     /// `pond run` of `true` as it is without a flag: a gateway guards the way out.

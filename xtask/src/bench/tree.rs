@@ -18,10 +18,8 @@ pub(super) fn measure(stand: &Stand, runs: u32) -> Result<Vec<Row>> {
     let tree = stand.path("tree");
     plant(&tree)?;
     let pond = |checkout: &str, command: &[&str]| {
-        let words = stand.pond_run(checkout);
-        // The command stands last, and `true` is all of it.
-        let words: Vec<&str> = words.iter().map(String::as_str).take(words.len() - 1).collect();
-        stand.spawning(&[&words, command].concat())
+        let words = stand.pond(checkout, &[&["--"], command].concat());
+        stand.spawning(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let change = "for file in d00?/f0??; do echo changed >> $file; done";
     let copy = format!("exec cp -a {tree} $(mktemp -d {})", stand.path("copy-XXXXXX"));

@@ -81,7 +81,7 @@ pub struct Running {
     lifeline: OwnedFd,
     /// After the lifeline: letting go of a container waits until it has gone.
     hold: Hold,
-    _range: Option<IdRange>,
+    range: Option<IdRange>,
 }
 
 /// What holds everything of the job, and is the last to say what it used.
@@ -134,6 +134,28 @@ pub struct Over {
     pub lost: Option<TransferFault>,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
+    /// What init may still be on its way out of.
+    pub remains: Option<Remains>,
+}
+
+/// Groups in which nothing is left but init, which takes its namespaces apart. Letting go kills and removes as well, and says
+/// nothing.
+#[derive(Debug)]
+pub struct Remains {
+    init: Option<OwnedFd>,
+    group: JobCgroup,
+    _range: Option<IdRange>,
+}
+
+impl Remains {
+    /// Makes sure that nothing is left.
+    pub fn remove(self) -> Result<(), RunningFault> {
+        if let Some(init) = &self.init {
+            await_death(init);
+        }
+        self.group.kill()?;
+        Ok(self.group.remove()?)
+    }
 }
 
 /// Init lets go of its socket a moment before it leaves its groups. Not a proof that it did: removing them is.
@@ -166,7 +188,7 @@ impl Running {
             ending: None,
             hold: Hold::Group(group),
             lifeline: ends.lifeline,
-            _range: range,
+            range,
         }
     }
 
@@ -188,7 +210,7 @@ impl Running {
             ending: None,
             lifeline: ends.lifeline,
             hold: Hold::Container(Attendant(Some(attendant)), death),
-            _range: Some(range),
+            range: Some(range),
         }
     }
 
@@ -268,25 +290,34 @@ impl Running {
         }
     }
 
-    /// Makes sure that nothing is left, and only then gives the result away for reading.
+    /// Makes sure that nothing of the job is left, and only then gives the result away for reading.
     pub fn finish(self, ending: Ending) -> Result<Over, RunningFault> {
         drop(self.lifeline);
-        if let Some(init) = &self.init {
-            await_death(init);
-        }
-        let (usage, isolation, lost) = match self.hold {
-            Hold::Group(group) => {
-                let usage = group.usage()?;
-                group.kill()?;
-                group.remove()?;
-                (usage, None, None)
-            }
+        let upper = self.upper;
+        let group = match self.hold {
+            Hold::Group(group) => group,
             Hold::Container(attendant, _) => {
+                if let Some(init) = &self.init {
+                    await_death(init);
+                }
                 let Attended { usage, isolation, lost } = attendant.finish()?;
-                (usage, isolation, lost)
+                return Ok(Over { ending, usage, isolation, lost, upper, remains: None });
             }
         };
-        Ok(Over { ending, usage, isolation, lost, upper: self.upper })
+        let remains = Remains { init: self.init, group, _range: self.range };
+        // Init is counted until somebody waits for it, and whatever else there was is gone before it can be: the one left is
+        // init, or nothing is. It starts nothing any more.
+        let (usage, remains) = if upper.is_some() && remains.group.is_down_to_one() {
+            (remains.group.usage()?, Some(remains))
+        } else {
+            if let Some(init) = &remains.init {
+                await_death(init);
+            }
+            let usage = remains.group.usage()?;
+            remains.remove()?;
+            (usage, None)
+        };
+        Ok(Over { ending, usage, isolation: None, lost: None, upper, remains })
     }
 }
 

@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -18,6 +19,16 @@ pub struct Upper {
     device: Option<OwnedFd>,
     view: OwnedFd,
     layer: OwnedFd,
+}
+
+/// A disk the kernel takes apart beside whatever else is done. Dropping this waits until it has.
+#[derive(Debug)]
+pub struct Leaving(Option<JoinHandle<()>>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(Err(_panicked)) = self.0.take().map(JoinHandle::join) {}
+    }
 }
 
 impl Upper {
@@ -32,6 +43,15 @@ impl Upper {
         // anything below it was lost since it was mounted. Without an overlay there is nothing but to flush.
         rustix::fs::syncfs(&self.view)?;
         self.device.as_ref().map_or(Ok(()), pond_sys::fd::writeback_fault)
+    }
+
+    /// Lets go of it. That of an image takes the kernel as long as a run's last words take pond.
+    pub fn leave(self) -> Leaving {
+        if self.device.is_none() {
+            return Leaving(None);
+        }
+        // Without a thread to be had it is dropped here, with the closure.
+        Leaving(std::thread::Builder::new().spawn(move || drop(self)).ok())
     }
 
     /// Whether writing it back could take longer than the shutdown, which the kernel announces on the console first.

@@ -114,6 +114,13 @@ impl JobCgroup {
         self.kill_listed()
     }
 
+    /// Whether no more than one process is left, the dead that nobody has waited for included. What cannot be read is no yes.
+    pub fn is_down_to_one(&self) -> bool {
+        let counted =
+            self.groups.iter().find_map(|group| files::get(group.directory.as_fd(), "pids.current").ok());
+        counted.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|left| left <= 1)
+    }
+
     pub fn usage(&self) -> Result<Usage, CgroupFault> {
         let mut usage = Usage::default();
         for group in &self.groups {

@@ -180,6 +180,24 @@ fn a_kill_leaves_nobody() {
     }
 }
 
+/// With init alone a result may be read; with anybody beside it, never.
+#[test]
+fn one_left_is_told_from_two() {
+    for host in hosts() {
+        let job = host.create(&unique("left"), &wide()).unwrap();
+        assert!(job.is_down_to_one(), "nobody is there");
+        let mut first = start_and_wait_for_line(&job, "echo; exec sleep 1000");
+        assert!(job.is_down_to_one(), "one is there");
+        let mut second = start_and_wait_for_line(&job, "echo; exec sleep 1000");
+        assert!(!job.is_down_to_one(), "two are there");
+        job.kill().unwrap();
+        first.wait().unwrap();
+        assert!(job.is_down_to_one(), "one is dead, and nobody has waited for the other");
+        second.wait().unwrap();
+        job.remove().unwrap();
+    }
+}
+
 #[test]
 fn removal_of_a_living_group_is_a_fault_and_touches_nobody() {
     for host in hosts() {
