@@ -20,6 +20,24 @@ fn a_caller_with_a_strict_umask_runs_jobs_as_well() {
     );
 }
 
+/// A caller that stands ahead of the host's others does not put its jobs there: no limit binds a real-time task, and one
+/// that is exempt from the out-of-memory killer holds up its whole group.
+#[test]
+fn a_caller_ahead_of_others_leaves_its_job_behind() {
+    const PROBE: &str = "cut -d\\  -f19,41 /proc/self/stat; cat /proc/self/oom_score_adj; ionice";
+    let world = World::new();
+    // A machine may have no real-time share to give, and no right to exempt anybody; then the rest is shown alone.
+    let line = format!(
+        "rt=$(chrt --rr 5 echo chrt --rr 5); echo -500 2>&- > /proc/self/oom_score_adj; export PROBE='{PROBE}'; \
+         exec $rt nice -n -5 ionice -c 1 sh -c 'eval \"$PROBE\"; exec timeout 60 \"$0\" run -q -- sh -c \"$PROBE\"' \"$0\""
+    );
+    let done = world.host_shell(&line);
+    let (outside, inside) =
+        done.stdout.split_once("realtime: prio 4\n").unwrap_or_else(|| panic!("{done:?}"));
+    assert!(outside.starts_with('-'), "{done:?}");
+    assert_eq!((done.code, inside), (0, "0 0\n0\nnone: prio 0\n"), "{done:?}");
+}
+
 #[test]
 fn the_job_works_on_a_copy_and_the_project_is_untouched() {
     let world = World::new();

@@ -12,6 +12,7 @@ pub mod loopdev;
 pub mod mount;
 pub mod net;
 pub mod origin;
+pub mod precedence;
 pub mod process;
 pub mod seccomp;
 pub mod signal;

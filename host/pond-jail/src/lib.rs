@@ -83,7 +83,8 @@ fn serve() -> Result<(), Fault> {
     }
 }
 
-/// Drops what was inherited and must not be: descriptors beyond the socket, and the right of others to look inside.
+/// Drops what was inherited and must not be: descriptors beyond the socket, the right of others to look inside, and every
+/// precedence over the host's other processes.
 ///
 /// The socket arrives as standard input, the one place a parent can put a descriptor without unsafe code.
 fn scrub() -> Result<OwnedFd, Fault> {
@@ -98,6 +99,7 @@ fn scrub() -> Result<OwnedFd, Fault> {
     if rustix::process::geteuid().is_root() {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|errno| Fault::Scrub(errno.into()))?;
     }
+    pond_sys::precedence::give_up().map_err(Fault::Scrub)?;
     // Whatever the caller's is: what is made here others must be able to see, and nobody else to write.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::chdir("/").map_err(|errno| Fault::Scrub(errno.into()))?;
