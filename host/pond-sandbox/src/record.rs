@@ -75,6 +75,12 @@ pub enum Made {
         engine: PathBuf,
         name: String,
     },
+    /// A container whose job is over and told of; only its removal is left.
+    Remainder {
+        engine: PathBuf,
+        name: String,
+        of: JobName,
+    },
 }
 
 /// A record held by a living process.
@@ -113,6 +119,19 @@ impl Live {
 
     pub fn made(&self) -> &Made {
         &self.record.made
+    }
+
+    /// Leaves the removal of the job's container to the next sweep, which must not take the finished run for a dead one.
+    pub fn bequeath(&self, state: &StateDir) -> Result<(), RecordFault> {
+        let Record { job: of, made } = &self.record;
+        match made {
+            Made::Container { engine, name } => {
+                let job = JobName(format!("{}-remainder", of.as_str()));
+                let (engine, name, of) = (engine.clone(), name.clone(), of.clone());
+                Live::write(state, Record { job, made: Made::Remainder { engine, name, of } }).map(drop)
+            }
+            Made::Native { .. } | Made::Remainder { .. } => Ok(()),
+        }
     }
 
     /// Forgets the job: everything made for it is gone.

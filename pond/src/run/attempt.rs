@@ -11,10 +11,12 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
+use pond_sandbox::container::Mismatch;
 use pond_sandbox::native::cgroup::Around;
 use pond_sandbox::native::{Begun, Job, Remains, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
+use pond_sandbox::state::StateDir;
 use pond_wire::jail::Console;
 use pond_worker::collect::{Above, Wanted, head_commit};
 use pond_worker::supervise::{Bounds, Ended, Stop, Wiring, supervise};
@@ -33,6 +35,7 @@ use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::{Shortfall, Verdict};
 use super::{Request, egress, new_name, terminal};
+use crate::output;
 use crate::runs::{self, RunInfo};
 
 /// More output than any build writes for a person to read; past it the job is printing to fill a disk.
@@ -65,6 +68,10 @@ pub(super) fn run(
             Ok((id, summary))
         }
         Err(fault) => {
+            // A container's kernel is judged before its job may begin.
+            if fault.chain().any(|cause| cause.is::<Mismatch>()) {
+                request.begun.take();
+            }
             let left = abandon(provider.state(), record).err().map(|left| left.to_string());
             let has_begun = request.begun.borrow().is_some();
             Err(broken_off(fault, has_begun, left.as_deref()))
@@ -174,6 +181,7 @@ impl Attempt<'_> {
         if self.request.commission().is_some() {
             export::result_tree(&directory)?;
         }
+        self.leave_container(provider.state(), &mut ended)?;
         let around = provider.around();
         let facts = Facts {
             request: self.request,
@@ -203,6 +211,17 @@ impl Attempt<'_> {
             summary.fell_short(out.failed(&fault));
         }
         Ok(summary)
+    }
+
+    /// A container that its engine does not remove is nobody's result, and the next start's to remove.
+    fn leave_container(&self, state: &StateDir, ended: &mut Ended) -> anyhow::Result<()> {
+        let Some(fault) = ended.over.left.take() else { return Ok(()) };
+        self.record.bequeath(state)?;
+        let fault = output::plain(&format!("{:#}", anyhow::Error::from(fault)));
+        output::say(&format!(
+            "pond: warning: the job is over and its container is still there, which the next start removes: {fault}"
+        ));
+        Ok(())
     }
 
     /// Launches the job and stays with it to its end.

@@ -339,7 +339,7 @@ impl Facts<'_> {
         // What an engine made is the engine's to remove, and gone before the record is.
         let cgroups = match self.record.made() {
             Made::Native { cgroups } => cgroups.as_slice(),
-            Made::Container { .. } => &[],
+            Made::Container { .. } | Made::Remainder { .. } => &[],
         };
         let left = cgroups.iter().filter(|group| group.exists()).count();
         Ok(said::Residue {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use pond_sandbox::native::Swept;
 use pond_sandbox::record;
 use pond_sandbox::state::StateDir;
 use pond_worker::apply::{Unfinished, all_unfinished};
@@ -38,6 +39,8 @@ pub(crate) struct GcArgs {
 struct Collected {
     /// Jobs whose owner had died.
     swept: Vec<String>,
+    /// Killed runs whose container waits for its engine.
+    waiting: Vec<String>,
     removed: Vec<String>,
     kept: usize,
 }
@@ -45,12 +48,15 @@ struct Collected {
 pub(crate) fn main(args: &GcArgs) -> ExitCode {
     match collect(args) {
         Ok(done) if args.json => output::json(&done),
-        Ok(done) => output::lines(&format!(
-            "{} swept, {} removed, {} kept",
-            done.swept.len(),
-            done.removed.len(),
-            done.kept
-        )),
+        Ok(done) => {
+            for run in &done.waiting {
+                output::say(&format!(
+                    "pond: the container of {run} waits for its engine, which does not answer"
+                ));
+            }
+            let (swept, removed) = (done.swept.len(), done.removed.len());
+            output::lines(&format!("{swept} swept, {removed} removed, {} kept", done.kept))
+        }
         Err(fault) => output::failed(&fault, args.json),
     }
 }
@@ -60,7 +66,8 @@ fn collect(args: &GcArgs) -> anyhow::Result<Collected> {
     // With an age alone, the age decides.
     let keep = args.keep.unwrap_or(if least.is_some() { 0 } else { KEPT });
     let state = state()?;
-    let mut done = Collected { swept: clean_up(&state)?, ..Collected::default() };
+    let Swept { jobs: swept, waiting, stuck: _told } = clean_up(&state)?;
+    let mut done = Collected { swept, waiting, ..Collected::default() };
     for name in candidates(&state)? {
         let directory = state.runs().join(&name);
         let goes = match RunInfo::load(&directory) {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use pond_sandbox::native::sweep;
+use pond_sandbox::native::{Swept, sweep};
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use serde::{Deserialize, Serialize};
@@ -46,13 +46,13 @@ pub(crate) struct RunInfo {
 }
 
 /// Removes what killed runs left, and names them. What cannot be removed now is told and keeps nothing else from going on.
-pub(crate) fn clean_up(state: &StateDir) -> anyhow::Result<Vec<String>> {
-    let swept = sweep(state).context("cleaning up after runs that were killed")?;
-    for fault in swept.stuck {
+pub(crate) fn clean_up(state: &StateDir) -> anyhow::Result<Swept> {
+    let mut swept = sweep(state).context("cleaning up after runs that were killed")?;
+    for fault in swept.stuck.drain(..) {
         let fault = anyhow::Error::from(fault);
         output::say(&format!("pond: warning: {}", output::plain(&format!("{fault:#}"))));
     }
-    Ok(swept.jobs)
+    Ok(swept)
 }
 
 impl RunInfo {

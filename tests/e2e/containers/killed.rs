@@ -1,12 +1,14 @@
 //! SIGKILL of pond and of the engine in the middle of a run: the job ends, the next start finds nothing left to do or does it,
 //! and what is not pond's is never touched.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, command};
 use crate::support::{World, first_line, loops, names};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -112,4 +114,49 @@ fn killed(way: &str) {
     daemon.restart();
     swept(&daemon, &world);
     nothing_of_ours_is_left(&daemon, &world, &bystanders);
+}
+
+/// A directory nobody can remove anything from, for as long as this is held.
+struct Fixed(PathBuf);
+
+impl Fixed {
+    fn new(directory: PathBuf) -> Self {
+        let done = command("chattr").arg("+i").arg(&directory).status().unwrap();
+        assert!(done.success(), "{}", directory.display());
+        Self(directory)
+    }
+}
+
+impl Drop for Fixed {
+    fn drop(&mut self) {
+        drop(command("chattr").arg("-i").arg(&self.0).status());
+    }
+}
+
+/// An engine that cannot remove a container keeps neither its job's result nor anybody's next job.
+#[test]
+fn a_job_is_worth_the_same_when_its_container_stays() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let arguments =
+        ["run", "--backend", "docker", "--", "sh", "-c", "echo ready; echo work > made; read go; echo over"];
+    let mut pond = daemon.pond(&world, &arguments);
+    let pond = pond.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut pond = pond.spawn().unwrap();
+    assert_eq!(first_line(&mut pond), "ready\n");
+    let id = daemon.api("GET", "/containers/json", None)[0]["Id"].as_str().unwrap().to_owned();
+    let fixed = Fixed::new(daemon.file("data/containers").join(id));
+    pond.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let output = pond.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("its container is still there, which the next start removes"), "{said}");
+    // Everybody else goes on, and is told.
+    let done = world.run(&["run", "-q", "--", "true"]);
+    assert!(done.code == 0 && done.stderr.contains("removing the container"), "{done:?}");
+    drop(fixed);
+    swept(&daemon, &world);
+    assert_eq!(daemon.containers(), Vec::<String>::new());
+    assert_eq!(names(&world.state().join("live")).len(), 0);
+    let applied = world.run(&["apply"]);
+    assert_eq!((applied.code, world.read("made")), (0, "work\n".to_owned()), "{applied:?}");
 }

@@ -33,7 +33,9 @@ fn a_runtime_that_is_not_what_it_claims_is_refused() {
         Done::of(pond.env("SWARM_GVISOR_RUNTIME", runtime).output().unwrap())
     };
     let sealed = ["--backend", "gvisor", "--profile", "untrusted-code-read"];
-    refused(&run(&sealed, LIAR), "isolation_mismatch: the runtime that should be gVisor");
+    let lied = run(&sealed, LIAR);
+    refused(&lied, "isolation_mismatch: the runtime that should be gVisor");
+    assert!(!lied.stderr.contains("had begun"), "{lied:?}");
     refused(&run(&sealed, "nosuch"), "no runtime \"nosuch\" is registered");
     refused(&run(&["--backend", "gvisor"], "runsc-own-network"), "a network stack of its own");
     assert_eq!(daemon.containers(), Vec::<String>::new());

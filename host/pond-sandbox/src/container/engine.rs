@@ -40,8 +40,8 @@ pub enum EngineFault {
     Stranger { socket: PathBuf, owner: u32 },
     #[error("{what}: talking to the container engine")]
     Talk { what: &'static str, source: hyper::Error },
-    #[error("{what}: the container engine did not answer within {} s", PATIENCE.as_secs())]
-    Silent { what: &'static str },
+    #[error("{what}: the container engine did not answer within {} s", patience.as_secs())]
+    Silent { what: &'static str, patience: Duration },
     #[error("{what}: the container engine says {status}: {message}")]
     Refused { what: &'static str, status: u16, message: String },
     #[error("{what}: an answer of the container engine cannot be read")]
@@ -73,6 +73,8 @@ pub(super) struct Engine {
     socket: PathBuf,
     /// What requests are spelled for, as `/v1.41`.
     prefix: String,
+    /// How long it may take over one answer.
+    patience: Duration,
     runtime: Runtime,
 }
 
@@ -80,7 +82,12 @@ impl Engine {
     pub(super) fn new(socket: &Path, prefix: &str) -> Result<Self, EngineFault> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(EngineFault::Runtime)?;
-        Ok(Self { socket: socket.to_owned(), prefix: prefix.to_owned(), runtime })
+        Ok(Self { socket: socket.to_owned(), prefix: prefix.to_owned(), patience: PATIENCE, runtime })
+    }
+
+    /// The same client with other patience.
+    pub(super) fn within(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Another client of the same engine, for another thread.
@@ -102,16 +109,16 @@ impl Engine {
             let body = body.map_err(|source| EngineFault::Answer { what, source })?;
             Ok((status, body.to_bytes().to_vec()))
         };
-        self.within(what, exchange)
+        self.timed(what, exchange)
     }
 
-    fn within<T>(
+    fn timed<T>(
         &self,
         what: &'static str,
         exchange: impl Future<Output = Result<T, EngineFault>>,
     ) -> Result<T, EngineFault> {
-        let timed = async { tokio::time::timeout(PATIENCE, exchange).await };
-        self.runtime.block_on(timed).unwrap_or(Err(EngineFault::Silent { what }))
+        let timed = async { tokio::time::timeout(self.patience, exchange).await };
+        self.runtime.block_on(timed).unwrap_or(Err(EngineFault::Silent { what, patience: self.patience }))
     }
 
     async fn send(&self, ask: Ask<'_>) -> Result<Response<Incoming>, EngineFault> {
@@ -186,7 +193,7 @@ impl Engine {
             let answer = self.send(ask).await?;
             Ok((answer.status(), answer.headers().get(STAT).cloned()))
         };
-        let (status, stat) = self.within(what, exchange)?;
+        let (status, stat) = self.timed(what, exchange)?;
         match stat {
             None if status == StatusCode::NOT_FOUND => Ok(Found::Nothing),
             Some(stat) if status.is_success() => {
@@ -243,7 +250,7 @@ impl Engine {
             let stream = parts.io.into_inner().into_std().map_err(EngineFault::Runtime)?;
             Ok((stream, parts.read_buf.to_vec()))
         };
-        self.within(what, exchange)
+        self.timed(what, exchange)
     }
 }
 

@@ -16,6 +16,8 @@ use crate::state::StateDir;
 
 /// How long an engine may take to remove what it was told to.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to say what became of a dead run's container: whoever starts a job waits for that.
+const SWEEPING: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +95,8 @@ pub(crate) fn reclaim(
     stage::take_down(&state.stage(job))?;
     let engine = Engine::new(socket, "")?;
     let state_id = state_id(state).map_err(ReclaimFault::State)?;
-    match inspect(&engine, name)? {
+    let found = inspect(&engine.again()?.within(SWEEPING), name)?;
+    match found {
         Some(found) if is_ours(&found, job, &state_id) => {
             // A runtime that failed half-way has left processes that the engine does not count as the container's.
             kill_all_in(&found.id).map_err(ReclaimFault::Kill)?;

@@ -2,6 +2,7 @@
 //! descriptors; what can be left is an empty control group, a record, a half-prepared disk and a half-written result. What a
 //! job did on the network happened whatever became of it, so its gateway's word is put aside and not removed with the rest.
 
+use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,9 @@ const PUT_ASIDE: usize = 50;
 #[derive(Debug, Default)]
 pub struct Swept {
     pub jobs: Vec<String>,
+    /// Those whose container only an engine can remove that does not answer now. Their records stay, and no other job has to
+    /// wait for them.
+    pub waiting: Vec<String>,
     /// What could not be removed now. Its record stays, and no other job has to wait for it.
     pub stuck: Vec<SweepFault>,
 }
@@ -39,11 +43,28 @@ pub struct Swept {
 /// Idempotent: a second sweep finds nothing but what is stuck.
 pub fn sweep(state: &StateDir) -> Result<Swept, SweepFault> {
     let mut swept = Swept::default();
+    let mut absent: HashSet<PathBuf> = HashSet::new();
     for dead in record::dead(state)? {
+        let engine = match &dead.made {
+            Some(Made::Container { engine, .. } | Made::Remainder { engine, .. }) => Some(engine),
+            Some(Made::Native { .. }) | None => None,
+        };
+        // One that did not answer is not asked again for the next record.
+        if engine.is_some_and(|engine| absent.contains(engine)) {
+            swept.waiting.push(dead.job.as_str().to_owned());
+            continue;
+        }
         match remove(state, &dead.job, dead.made.as_ref()) {
-            // Its record stays until the engine is back; no other job has to wait for that.
-            Err(SweepFault::Container(fault)) if fault.is_absence() => continue,
-            Err(fault @ (SweepFault::Directory { .. } | SweepFault::PutAside { .. })) => {
+            Err(SweepFault::Container(fault)) if fault.is_absence() => {
+                absent.extend(engine.cloned());
+                swept.waiting.push(dead.job.as_str().to_owned());
+                continue;
+            }
+            Err(
+                fault @ (SweepFault::Container(_)
+                | SweepFault::Directory { .. }
+                | SweepFault::PutAside { .. }),
+            ) => {
                 swept.stuck.push(fault);
                 continue;
             }
@@ -65,6 +86,7 @@ fn remove(state: &StateDir, job: &JobName, made: Option<&Made>) -> Result<(), Sw
     match made {
         Some(Made::Native { cgroups }) => cgroup::reclaim(cgroups)?,
         Some(Made::Container { engine, name }) => container::reclaim(state, job, engine, name)?,
+        Some(Made::Remainder { engine, name, of }) => container::reclaim(state, of, engine, name)?,
         None => {}
     }
     let elsewhere = std::fs::read_link(state.output_mark(job)).ok();
@@ -109,6 +131,11 @@ fn put_aside(state: &StateDir, job: &JobName, record: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     //! A sweep follows its own marks, and no mark to what is not pond's.
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::record::Record;
 
@@ -129,6 +156,46 @@ mod tests {
             assert_eq!((swept.jobs, swept.stuck.len()), (vec!["dead".to_owned()], 0));
             let left = [target.exists(), state.runs().join("dead").exists(), state.workshop(&job).exists()];
             assert_eq!(left, [stays, false, false], "{name}");
+        }
+    }
+
+    /// An engine that says `answer` to everything, or nothing at all; and how many asked.
+    fn engine(socket: &Path, answer: Option<&'static str>) -> Arc<AtomicUsize> {
+        let listener = UnixListener::bind(socket).unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            let mut held = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+                if let Some(answer) = answer {
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+                held.push(stream);
+            }
+        });
+        asked
+    }
+
+    #[test]
+    fn an_engine_that_will_not_or_does_not_answer_keeps_nobody_waiting() {
+        const WILL_NOT: &str = "HTTP/1.1 500 no\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+        // One that says no may say yes to another; one that is silent is asked once.
+        for (answer, stuck, waiting, most) in [(Some(WILL_NOT), 2, 0, 2), (None, 0, 2, 1)] {
+            let place = tempfile::tempdir().unwrap();
+            let state = StateDir::open(&place.path().join("state")).unwrap();
+            let socket = place.path().join("engine");
+            let asked = engine(&socket, answer);
+            for name in ["dead-1", "dead-2"] {
+                let job = JobName::try_from(name.to_owned()).unwrap();
+                let made = Made::Container { engine: socket.clone(), name: format!("pond-{name}") };
+                drop(Live::write(&state, Record { job, made }).unwrap());
+            }
+            let swept = sweep(&state).unwrap();
+            let found = (swept.jobs.len(), swept.stuck.len(), swept.waiting.len());
+            assert_eq!((found, asked.load(Ordering::SeqCst)), ((0, stuck, waiting), most), "{swept:?}");
+            assert_eq!(record::recorded(&state).unwrap().len(), 2);
         }
     }
 

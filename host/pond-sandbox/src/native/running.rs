@@ -13,7 +13,7 @@ use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
 use super::upper::Upper;
-use crate::container::{Attended, ContainerFault, Isolation, TransferFault};
+use crate::container::{Attended, ContainerFault, EngineFault, Isolation, TransferFault};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunningFault {
@@ -132,6 +132,8 @@ pub struct Over {
     pub isolation: Option<Isolation>,
     /// Why what a container's job wrote did not all come out: then there is nothing to collect.
     pub lost: Option<TransferFault>,
+    /// Why an engine did not remove the job's container; nothing in it is alive, and somebody has to remove it later.
+    pub left: Option<EngineFault>,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
     /// What init may still be on its way out of.
@@ -300,8 +302,8 @@ impl Running {
                 if let Some(init) = &self.init {
                     await_death(init);
                 }
-                let Attended { usage, isolation, lost } = attendant.finish()?;
-                return Ok(Over { ending, usage, isolation, lost, upper, remains: None });
+                let Attended { usage, isolation, lost, left } = attendant.finish()?;
+                return Ok(Over { ending, usage, isolation, lost, left, upper, remains: None });
             }
         };
         let remains = Remains { init: self.init, group, _range: self.range };
@@ -317,7 +319,7 @@ impl Running {
             remains.remove()?;
             (usage, None)
         };
-        Ok(Over { ending, usage, isolation: None, lost: None, upper, remains })
+        Ok(Over { ending, usage, isolation: None, lost: None, left: None, upper, remains })
     }
 }
 

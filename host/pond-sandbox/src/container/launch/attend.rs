@@ -1,20 +1,22 @@
 //! The last step of a launch: a thread that stays with the container to its end, and sees it removed.
 
 use super::super::canary::Isolation;
-use super::super::engine::Engine;
+use super::super::engine::{Engine, EngineFault};
 use super::super::reap;
-use super::super::relay::{Relay, Relayed, Transit};
+use super::super::relay::{Relay, RelayFault, Relayed, Transit};
 use super::super::request::Inspected;
 use super::super::transfer::TransferFault;
 use super::ContainerFault;
-use crate::native::cgroup::Usage;
+use crate::native::cgroup::{Usage, kill_all_in};
 
-/// What is known of a container that is gone.
+/// What is known of a container that is over.
 #[derive(Debug)]
 pub(crate) struct Attended {
     pub(crate) usage: Usage,
     pub(crate) isolation: Option<Isolation>,
     pub(crate) lost: Option<TransferFault>,
+    /// Why the container is still there, with nothing alive in it.
+    pub(crate) left: Option<EngineFault>,
 }
 
 /// Stays with a container to its end, and sees it removed.
@@ -27,10 +29,23 @@ pub(super) fn attend(
 ) -> Result<Attended, ContainerFault> {
     let kernel = relay.kernel;
     let relayed = relay.run(transit);
-    let told = reap::inspect(engine, container)?;
-    reap::remove(engine, container)?;
-    let Relayed { usage, evidence, lost } = relayed?;
-    let usage = usage.unwrap_or_else(|| killed(told.as_ref()));
+    let told = reap::inspect(engine, container);
+    let removed = reap::remove(engine, container);
+    let (Relayed { usage, evidence, lost }, left) = match (relayed, removed) {
+        (Ok(relayed), Ok(())) => (relayed, None),
+        // The job ended as it should: what it made is whole once nothing of it can write any more.
+        (Ok(relayed), Err(fault)) => {
+            kill_all_in(container).map_err(RelayFault::Kill)?;
+            (relayed, Some(fault))
+        }
+        // An engine that is gone says so better than the streams it let go of.
+        (Err(fault), removed) => {
+            told?;
+            removed?;
+            return Err(fault.into());
+        }
+    };
+    let usage = usage.unwrap_or_else(|| killed(told.ok().flatten().as_ref()));
     let isolation = evidence.map(|(inside, outside)| Isolation {
         runtime,
         container: container.to_owned(),
@@ -41,7 +56,7 @@ pub(super) fn attend(
         host_sees: outside.program,
         nonce: outside.nonce,
     });
-    Ok(Attended { usage, isolation, lost })
+    Ok(Attended { usage, isolation, lost, left })
 }
 
 /// Of a container that did not live to be read, the engine still knows whether memory was the reason.
