@@ -137,8 +137,7 @@ impl Drop for Fixed {
 #[test]
 fn a_job_is_worth_the_same_when_its_container_stays() {
     let (daemon, world) = (Daemon::start(), World::new());
-    let arguments =
-        ["run", "--backend", "docker", "--", "sh", "-c", "echo ready; echo work > made; read go; echo over"];
+    let arguments = ["run", "--backend", "docker", "--", "sh", "-c", "echo ready; echo work > made; read go"];
     let mut pond = daemon.pond(&world, &arguments);
     let pond = pond.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut pond = pond.spawn().unwrap();
