@@ -172,13 +172,13 @@ fn a_checkout_that_a_user_cannot_have() {
     let user = format!("setpriv --reuid {uid} --regid {uid} --clear-groups");
     let overlay =
         "mkdir l u w m; echo here > l/f; mount -t overlay o -o lowerdir=l,upperdir=u,workdir=w m; cd m";
-    refused(&mounted(world, &format!("{overlay}; exec {user} {pond} run -- cat f")), &["--snapshot"]);
-    assert_eq!(left(), before);
+    // Nobody's files change their owner on the way into a user's sandbox, so an overlay can lie below one.
     for setup in [
+        format!("{overlay}; exec {user} {pond} run -q"),
         format!("{overlay}; exec {user} {pond} run -q --snapshot"),
         format!("mkdir p; echo here > p/f; mount -o remount,ro .; cd p; exec {user} {pond} run -q"),
     ] {
-        let done = mounted(world, &format!("{setup} -- sh -c 'cat f; echo more >> f'"));
+        let done = mounted(world, &format!("{setup} -- cat f"));
         assert_eq!((done.code, done.stdout.as_str()), (0, "here\n"), "{setup}: {done:?}");
     }
     assert_eq!(left().0, before.0);

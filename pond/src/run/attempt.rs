@@ -174,6 +174,8 @@ impl Attempt<'_> {
         if self.request.commission().is_some() {
             export::result_tree(&directory)?;
         }
+        // Init has had the time of all that to go; what is said from here on is said of a host without it.
+        ended.over.remains.take().map(Remains::remove).transpose()?;
         let around = provider.around();
         let facts = Facts {
             request: self.request,
@@ -190,7 +192,6 @@ impl Attempt<'_> {
             directory: &directory,
         };
         let statement = statement::state(&facts, prepared);
-        ended.over.remains.take().map(Remains::remove).transpose()?;
         let result = gathered.summary(&directory, artifacts);
         let shortfall = gathered.shortfall();
         let told = Told { shown, base, result, network, statement, findings, undelivered, shortfall };
