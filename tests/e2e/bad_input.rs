@@ -38,14 +38,63 @@ fn a_command_that_cannot_start() {
     let world = World::new();
     world.write("bad.sh", "#!/no/such/interpreter\n");
     world.write("plain.sh", "#!/bin/sh\n");
-    let bad = world.project().join("bad.sh");
-    std::fs::set_permissions(&bad, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.write("of-directory.sh", "#!/usr\n");
+    world.write("itself.sh", "#!./itself.sh\n");
+    world.write("garbage", "\u{7f}ELF\u{2}garbage");
+    world.write("empty", "");
+    for name in ["bad.sh", "of-directory.sh", "itself.sh", "garbage", "empty"] {
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(world.project().join(name), executable).unwrap();
+    }
     refused(&world, &words(&["run", "--", "no-such-command"]), "\"no-such-command\" did not run");
     refused(&world, &words(&["run", "--", "./bad.sh"]), "the interpreter it names");
     refused(&world, &words(&["run", "--", "./plain.sh"]), "Permission denied");
     refused(&world, &words(&["run", "--", ""]), "did not run");
     refused(&world, &words(&["run", "--", "/"]), "the command is a directory");
+    refused(&world, &words(&["run", "--", "./of-directory.sh"]), "did not run");
+    refused(&world, &words(&["run", "--", "./itself.sh"]), "did not run");
+    refused(&world, &words(&["run", "--", "./garbage"]), "Exec format error");
+    refused(&world, &words(&["run", "--", "./empty"]), "Exec format error");
     refused(&world, &words(&["run", "--", "a\u{1b}[2J\nb"]), "\\u{1b}[2J\\nb");
+}
+
+/// The parser's own words, which come with a line or two on how to ask.
+#[test]
+fn a_command_line_without_a_command() {
+    let world = World::new();
+    world.shell("true");
+    let before = left(&world);
+    let odd = OsStr::from_bytes(b"in\xffvalid");
+    for arguments in [words(&["run"]), words(&["run", "--"]), [&words(&["run", "--"])[..], &[odd]].concat()] {
+        let done = Done::of(world.pond(&[]).args(&arguments).output().unwrap());
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
+        assert_eq!(done.stderr.matches("error: ").count(), 1, "{done:?}");
+        assert_eq!(left(&world), before, "{arguments:?}");
+    }
+}
+
+/// For whoever reads JSON the same is one object, and nothing on the side.
+#[test]
+fn a_program_that_asks_gets_one_object() {
+    let world = World::new();
+    world.write("bad.sh", "#!/no/such/interpreter\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(world.project().join("bad.sh"), executable).unwrap();
+    world.shell("true");
+    let before = left(&world);
+    for rest in [
+        &["--", "no-such-command"][..],
+        &["--", "./bad.sh"],
+        &["--", "a\u{1b}[2J\nb"],
+        &["--checkout", "bad.sh", "--", "true"],
+        &["--checkout", "mi\u{1b}[2J\nssing", "--", "true"],
+    ] {
+        let done = world.run(&[&["run", "--json"], rest].concat());
+        assert_eq!((done.code, done.stderr.as_str()), (125, ""), "{done:?}");
+        let object: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        assert!(object["error"]["message"].is_string(), "{object:#}");
+        assert_eq!(left(&world), before, "{rest:?}");
+    }
 }
 
 #[test]
@@ -62,7 +111,21 @@ fn a_checkout_that_is_none() {
             says,
         );
     };
+    symlink("/no/such/place", world.project().join("dangling")).unwrap();
+    // Opening one would wait for somebody to write.
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        world.project().join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let _service = std::os::unix::net::UnixListener::bind(world.project().join("socket")).unwrap();
     run(OsStr::new("link"), "is a symbolic link");
+    run(OsStr::new("dangling"), "is a symbolic link");
+    run(OsStr::new("pipe"), "is not a directory");
+    run(OsStr::new("socket"), "is not a directory");
     run(OsStr::new("file"), "is not a directory");
     run(OsStr::new("/dev/null"), "is not a directory");
     run(OsStr::new("missing"), "No such file");

@@ -1,5 +1,6 @@
 //! What a job sees and what it can change.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -84,16 +85,32 @@ fn nothing_of_the_host_is_visible() {
 #[test]
 fn the_environment_of_the_caller_stays_outside() {
     let world = World::new();
-    let mut command =
-        world.pond(&["run", "--env", "MINE=1", "--", "sh", "-c", "env; cat /proc/1/environ 2>&1"]);
-    let output = command.env("PLANTED_SECRET", "value-of-the-secret").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("MINE=1") && !text.contains("value-of-the-secret"), "{text}");
-    let open = world
-        .pond(&["run", "--profile", "none", "--", "env"])
-        .env("PLANTED_SECRET", "value-of-the-secret")
-        .output();
-    assert!(String::from_utf8_lossy(&open.unwrap().stdout).contains("value-of-the-secret"));
+    let planted = ("PLANTED_SECRET", "value-of-the-secret");
+    // As the job gets it from the kernel, before a program could add to it.
+    let environment = |arguments: &[&str]| {
+        let command = [&["run"], arguments, &["--", "cat", "/proc/self/environ"]].concat();
+        let output =
+            world.pond(&command).env(planted.0, planted.1).env("HOME", "/home/of-the-caller").output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        text.split_terminator('\0').map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let inside = environment(&["--profile", "untrusted-code-test", "--env", "MINE=1"]);
+    let expected = [
+        "HOME=/home/pond",
+        "LANG=C.UTF-8",
+        "LOGNAME=pond",
+        "MINE=1",
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PWD=/workspace",
+        "SHELL=/bin/sh",
+        "TMPDIR=/tmp",
+        "USER=pond",
+    ];
+    assert_eq!(inside, expected.map(str::to_owned).into());
+    let with_a_way_out = environment(&[]);
+    assert!(!with_a_way_out.iter().any(|variable| variable.contains(planted.1)), "{with_a_way_out:?}");
+    let open = environment(&["--profile", "none"]);
+    assert!(open.contains("PLANTED_SECRET=value-of-the-secret"), "{open:?}");
 }
 
 #[test]

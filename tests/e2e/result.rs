@@ -80,3 +80,45 @@ fn a_part_of_a_repository_is_collected_by_its_rules() {
         assert_eq!((&result["changed"], &result["left_out"]), (&1.into(), &left_out), "{summary:#}");
     }
 }
+
+/// Commits stay in the copy. Whoever reads the summary learns that there are some, and which.
+#[test]
+fn commits_of_the_job_are_told_and_stay_behind() {
+    let world = World::new();
+    world.write("file", "one\n");
+    let as_somebody = "git -c user.name=a -c user.email=a@b";
+    let made = world.host_shell(&format!(
+        "git init -q -b main . && git add . && {as_somebody} commit -q -m one && git rev-parse HEAD"
+    ));
+    let line = format!(
+        "echo two > file; {as_somebody} commit -q -a -m two; git checkout -q -b new; git rev-parse HEAD"
+    );
+    let summary = world.summary(&[], &["sh", "-c", &line]);
+    let log = std::path::Path::new(summary["directory"].as_str().unwrap()).join("stdout.log");
+    let (from, to) = (made.stdout.trim_end(), std::fs::read_to_string(log).unwrap());
+    let to = to.trim_end();
+    assert_ne!(from, to, "{made:?}");
+    let expected = serde_json::json!([
+        {"reference": "HEAD", "from": from, "to": to},
+        {"reference": "refs/heads/main", "from": from, "to": to},
+        {"reference": "refs/heads/new", "from": null, "to": to},
+    ]);
+    assert_eq!(
+        (&summary["result"]["commits"], &summary["result"]["changed"]),
+        (&expected, &1.into()),
+        "{summary:#}"
+    );
+    let told = world.shell(&line);
+    assert!(
+        told.stderr
+            .contains("pond: committed in the copy, where commits stay; the patch has the files: HEAD "),
+        "{told:?}"
+    );
+    assert!(told.stderr.contains(", new at "), "{told:?}");
+    assert_eq!(
+        world.host_shell("git rev-parse HEAD").stdout,
+        made.stdout,
+        "the checkout's own is where it was"
+    );
+    assert_eq!(world.summary(&[], &["true"])["result"]["commits"], serde_json::json!([]));
+}

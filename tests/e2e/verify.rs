@@ -257,3 +257,35 @@ fn every_ending_is_signed_as_what_it_was() {
         assert_eq!((code, failures(&report)), (0, vec![]), "{report:#}");
     }
 }
+
+/// A log that ends before the job's output did says so, and only that one.
+#[test]
+fn a_log_that_was_cut_is_not_passed_off_as_complete() {
+    let world = World::new();
+    let logs = |line: &str| {
+        let summary = world.summary(&[], &["sh", "-c", line]);
+        let directory = PathBuf::from(summary["directory"].as_str().unwrap());
+        let logs = statement(&directory)["predicate"]["logs"].clone();
+        let logs = logs.as_array().unwrap().iter().map(|log| {
+            (
+                log["stream"].as_str().unwrap().to_owned(),
+                log["bytes"].as_u64().unwrap(),
+                log["truncated"].clone(),
+            )
+        });
+        let says = world.run(&["verify", summary["run"].as_str().unwrap()]);
+        assert_eq!(says.code, 0, "{says:?}");
+        (
+            summary["verdict"].clone(),
+            logs.collect::<Vec<_>>(),
+            says.stdout.contains("stdout.log is not complete"),
+        )
+    };
+    let log = |stream: &str, bytes: u64, truncated: bool| (stream.to_owned(), bytes, json!(truncated));
+    let short = logs("echo out; echo err >&2");
+    let complete = vec![log("stdout", 4, false), log("stderr", 4, false)];
+    assert_eq!(short, (json!({"kind": "exited", "code": 0}), complete, false));
+    let long = logs("echo err >&2; head -c 300m /dev/zero; sleep 1000");
+    let cut = vec![log("stdout", (256 << 20) - 4, true), log("stderr", 4, false)];
+    assert_eq!(long, (json!({"kind": "killed", "limit": "output"}), cut, true));
+}

@@ -152,6 +152,38 @@ fn a_mount_in_the_way_of_a_user_is_named() {
     assert_eq!(root.code, 0, "{root:?}");
 }
 
+/// What root may look into, and a user may not; and file systems that a checkout can lie on.
+#[test]
+fn a_checkout_that_a_user_cannot_have() {
+    let visitor = Visitor::invite();
+    let (world, uid, pond) = (&visitor.world, visitor.uid, visitor.pond.display());
+    assert_eq!(visitor.run(&["run", "-q", "--", "true"]).code, 0);
+    let left = || (Traces::of(world, &BTreeSet::new()), names(&world.state().join("runs")));
+    let before = left();
+    let unreadable = world.project().join("unreadable");
+    std::fs::create_dir(&unreadable).unwrap();
+    for (owner, mode) in [(uid, 0o000), (uid, 0o300), (0, 0o700)] {
+        chown(&unreadable, Some(owner), Some(owner)).unwrap();
+        std::fs::set_permissions(&unreadable, std::fs::Permissions::from_mode(mode)).unwrap();
+        let done = visitor.run(&["run", "--checkout", "unreadable", "--", "true"]);
+        refused(&done, &["Permission denied"]);
+        assert_eq!(left(), before, "{owner} {mode:o}");
+    }
+    let user = format!("setpriv --reuid {uid} --regid {uid} --clear-groups");
+    let overlay =
+        "mkdir l u w m; echo here > l/f; mount -t overlay o -o lowerdir=l,upperdir=u,workdir=w m; cd m";
+    // Nobody's files change their owner on the way into a user's sandbox, so an overlay can lie below one.
+    for setup in [
+        format!("{overlay}; exec {user} {pond} run -q"),
+        format!("{overlay}; exec {user} {pond} run -q --snapshot"),
+        format!("mkdir p; echo here > p/f; mount -o remount,ro .; cd p; exec {user} {pond} run -q"),
+    ] {
+        let done = mounted(world, &format!("{setup} -- cat f"));
+        assert_eq!((done.code, done.stdout.as_str()), (0, "here\n"), "{setup}: {done:?}");
+    }
+    assert_eq!(left().0, before.0);
+}
+
 #[test]
 fn a_users_home_with_the_state_directory_in_it_is_no_checkout() {
     let visitor = Visitor::invite();

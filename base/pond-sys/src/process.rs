@@ -15,9 +15,11 @@ pub enum Namespaces {
     Inherit,
     /// A new user namespace and nothing else.
     User,
-    /// New user, mount, pid, net, ipc and uts namespaces. The cgroup namespace is entered later, by `unshare`, so that its
-    /// root is the group the child was moved to.
-    Sandbox,
+    /// New user, net, ipc and uts namespaces: the part of a sandbox that holds nothing of the host, so it does not age.
+    Outer,
+    /// New mount and pid namespaces, for a sibling of this process rather than a child. The cgroup namespace is entered later, by
+    /// `unshare`, so that its root is the group the process was moved to.
+    Inner,
 }
 
 /// Which side of a fork this is.
@@ -62,7 +64,7 @@ pub fn fork_into(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::
             | u64::from(libc::CLONE_PIDFD.unsigned_abs())
             | namespace_flags(namespaces),
         pidfd: (&raw mut pidfd).addr() as u64,
-        exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
+        exit_signal: exit_signal(namespaces),
         ..CloneArgs::default()
     };
     if let Some(group) = cgroup {
@@ -106,16 +108,22 @@ fn namespace_flags(namespaces: Namespaces) -> u64 {
     let flags = match namespaces {
         Namespaces::Inherit => 0,
         Namespaces::User => libc::CLONE_NEWUSER,
-        Namespaces::Sandbox => {
-            libc::CLONE_NEWUSER
-                | libc::CLONE_NEWNS
-                | libc::CLONE_NEWPID
-                | libc::CLONE_NEWNET
-                | libc::CLONE_NEWIPC
-                | libc::CLONE_NEWUTS
+        Namespaces::Outer => {
+            libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS
         }
+        Namespaces::Inner => libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_PARENT,
     };
     u64::from(flags.unsigned_abs())
+}
+
+/// What the parent hears when the child ends. Of a sibling the kernel takes that of this process.
+fn exit_signal(namespaces: Namespaces) -> u64 {
+    match namespaces {
+        Namespaces::Inherit | Namespaces::User | Namespaces::Outer => {
+            u64::from(libc::SIGCHLD.unsigned_abs())
+        }
+        Namespaces::Inner => 0,
+    }
 }
 
 /// A program, its arguments and its environment in the form `execve` takes, prepared before anything irreversible.

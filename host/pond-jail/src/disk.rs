@@ -31,17 +31,11 @@ pub(crate) struct Disk {
 
 /// A disk in the making. Letting go of it ends its maker, and waits until that is gone.
 pub(crate) struct Ordered {
-    /// Absent in a process that has not ordered it.
-    maker: Option<Child>,
+    maker: Child,
     comes: OwnedFd,
 }
 
 impl Ordered {
-    /// For a copy of the process that waits for it: the disk is made all the same.
-    pub(crate) fn leave(mut self) {
-        self.maker = None;
-    }
-
     /// The disk, once it is made.
     pub(crate) fn collect(&self) -> Result<OwnedFd, Failure> {
         let lost = Failure { step: STEP, errno: Errno::CONNRESET };
@@ -60,7 +54,7 @@ impl Ordered {
 
 impl Drop for Ordered {
     fn drop(&mut self) {
-        let Some(Child { pidfd, .. }) = &self.maker else { return };
+        let pidfd = &self.maker.pidfd;
         // Most often it is gone by now.
         if let Err(_gone) = pidfd_send_signal(pidfd, Signal::KILL) {}
         if let Err(_reaped) = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {}
@@ -80,7 +74,7 @@ impl Disk {
                 }
                 exit_now(0)
             }
-            Fork::Parent(maker) => Ok(Ordered { maker: Some(maker), comes }),
+            Fork::Parent(maker) => Ok(Ordered { maker, comes }),
         }
     }
 

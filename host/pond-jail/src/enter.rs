@@ -1,15 +1,16 @@
 //! One launch, from a request to a running sandbox: the parent's half.
 //!
 //! The parent keeps the host's privileges and does only what needs them: the namespaces, the id maps and the disk. What needs
-//! no plan is done before there is one. The child builds its own root meanwhile, on another core, and takes the disk over as
-//! descriptors.
+//! no plan is done before there is one (`ahead.rs` does what needs no request either). The child builds its own root meanwhile, on
+//! another core, and takes the disk over as descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_sys::process::{Child, Fork, Namespaces, fork_into};
+use pond_sys::process::Child;
 use pond_wire::jail::{Identity, JailPlan, Report, Scratch, Step};
 use rustix::io::Errno;
 
+use crate::ahead::{Ahead, Expected};
 use crate::disk::{Disk, Ordered};
 use crate::fault::{At, Failure};
 use crate::request::{Groundwork, Launch};
@@ -18,28 +19,20 @@ use crate::{idmap, inside, request, storage};
 
 /// A child in namespaces of its own that waits for its orders. It has run nothing of a job; letting go of its socket ends it.
 pub(crate) struct Prepared {
-    child: Child,
+    child: Expected,
     to_child: OwnedFd,
     disk: Option<Ordered>,
 }
 
-pub(crate) fn prepare(groundwork: Groundwork) -> Result<Prepared, Failure> {
-    // First, because it waits for the host's disk most of the time.
-    let disk = groundwork.disk.map(Disk::order).transpose()?;
+pub(crate) fn prepare(ahead: Ahead, groundwork: Groundwork) -> Result<Prepared, Failure> {
     let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
-    let group = groundwork.group.as_ref().map(AsFd::as_fd);
-    match fork_into(Namespaces::Sandbox, group).at(Step::CreateNamespaces)? {
-        // From here the child is pid 1 of the sandbox: all capabilities, but only over its own namespaces.
-        Fork::Child => {
+    let child = ahead.bear(theirs, groundwork.group.as_ref())?;
+    match groundwork.disk.map(Disk::order).transpose() {
+        Ok(disk) => Ok(Prepared { child, to_child: ours, disk }),
+        Err(failure) => {
             drop(ours);
-            if let Some(disk) = disk {
-                disk.leave();
-            }
-            inside::main(&theirs)
-        }
-        Fork::Parent(child) => {
-            drop(theirs);
-            Ok(Prepared { child, to_child: ours, disk })
+            child.send_away();
+            Err(failure)
         }
     }
 }
@@ -63,6 +56,7 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: Report, descriptors: &[Borrowed
 fn attempt(prepared: Prepared, launch: &Launch) -> Result<(), Failure> {
     let Prepared { child, to_child, disk } = prepared;
     let plan = request::plan_of(&launch.plan)?;
+    let child: Child = child.arrive()?;
     tell(launch.report.as_fd(), Report::Started, &[child.pidfd.as_fd()]);
     match plan.identity {
         Identity::Range { .. } if !rustix::process::geteuid().is_root() => {

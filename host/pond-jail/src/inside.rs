@@ -24,13 +24,12 @@ pub(crate) const ORDERS: u8 = 1;
 pub(crate) const STORAGE: u8 = 2;
 
 /// What needs no plan, ready before there is one.
-struct Ready {
+pub(crate) struct Ready {
     for_job: seccomp::Filter,
     for_init: seccomp::Filter,
 }
 
-pub(crate) fn main(parent: &OwnedFd) -> ! {
-    let ready = get_ready();
+pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>) -> ! {
     // Without orders there is nobody to tell why not.
     let Ok(orders) = hear(parent, ORDERS, Step::ReadPlan) else { exit_now(0) };
     let Some(Launch { plan, report, checkout, rest }) = Launch::from_descriptors(orders) else { exit_now(1) };
@@ -48,7 +47,8 @@ fn give_up(report: &OwnedFd, failure: Failure) -> ! {
     exit_now(1)
 }
 
-fn get_ready() -> Result<Ready, Failure> {
+/// In the namespaces of the sandbox, by whoever bears its pid 1.
+pub(crate) fn get_ready() -> Result<Ready, Failure> {
     doors::loopback()?;
     // Both are for the job, and a child inherits them. Nothing is executed before it is, so nothing else changes by them.
     pond_sys::signal::reset_actions();

@@ -5,6 +5,7 @@
 //! place: a failed step ends the attempt, and what it made goes away with its last descriptor.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod check;
 mod confirm;
 mod contained;
@@ -33,6 +34,7 @@ pub use pond_init::unpack;
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use ahead::Ahead;
 use enter::Prepared;
 use fault::Failure;
 use request::Request;
@@ -60,6 +62,8 @@ pub fn main() -> ! {
 fn serve() -> Result<(), Fault> {
     let socket = scrub()?;
     let children = pond_sys::signal::child_events().map_err(Fault::Scrub)?;
+    // Before anybody asks; what fails is tried again, and told, when somebody does.
+    let mut ahead = Ahead::make().ok();
     let mut prepared: Option<Result<Prepared, Failure>> = None;
     loop {
         let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
@@ -73,14 +77,29 @@ fn serve() -> Result<(), Fault> {
         }
         if request {
             match request::receive(socket.as_fd())? {
-                Some(Request::Prepare(groundwork)) => prepared = Some(enter::prepare(groundwork)),
-                Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
+                Some(Request::Prepare(groundwork)) => {
+                    let ahead = ahead.take().map_or_else(Ahead::make, Ok);
+                    prepared = Some(ahead.and_then(|ahead| enter::prepare(ahead, groundwork)));
+                }
+                Some(Request::Launch(launch)) => {
+                    enter::launch(prepared.take(), &launch);
+                    if ahead.is_none() && is_quiet(&socket)? {
+                        ahead = Ahead::make().ok();
+                    }
+                }
                 Some(Request::Stage(stage)) => stage::stage(&stage),
                 Some(Request::Visit(visit)) => visit::visit(&visit),
                 None => return Ok(()),
             }
         }
     }
+}
+
+/// Whether nobody has asked for anything yet, and nobody has gone.
+fn is_quiet(socket: &OwnedFd) -> Result<bool, Fault> {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now));
+    ready.map(|count| count == 0).map_err(|errno| Fault::Scrub(errno.into()))
 }
 
 /// Drops what was inherited and must not be: descriptors beyond the socket, the right of others to look inside, and every

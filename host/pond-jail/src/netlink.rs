@@ -133,10 +133,16 @@ mod tests {
         assert_eq!(answer(&[1, 2, 3]), None);
     }
 
+    /// Both may be asked by anybody: a message without a meaning is granted, and this interface is not there.
     #[test]
     fn a_request_that_is_refused_is_its_error() {
-        // A route without anything to go by, and no power either.
-        let refused = ask(None, &[Message::creating(24, &[0; 12])]);
-        assert!(refused.is_err(), "{refused:?}");
+        let asked = |kind, body: &[u8]| Message { kind, flags: REQUEST | ACKNOWLEDGE, body: body.to_vec() };
+        let granted = || asked(1, &[]);
+        let refused = || asked(18, &[&[0; 4], &i32::MAX.to_ne_bytes()[..], &[0; 8]].concat());
+        assert_eq!(ask(None, &[granted()]), Ok(()));
+        assert_eq!(ask(None, &[granted(), granted()]), Ok(()));
+        for messages in [vec![refused()], vec![granted(), refused()], vec![refused(), granted()]] {
+            assert_eq!(ask(None, &messages), Err(Errno::NODEV), "{messages:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod above;
 mod artifact;
 mod change;
+mod commits;
 mod compare;
 mod flag;
 mod head;
@@ -34,6 +35,7 @@ pub use above::Above;
 pub use artifact::{ArtifactFault, Artifacts, copy_artifacts};
 pub use caps::{Cap, Caps};
 pub use change::{Change, Delta, Leaf, Mode, Reason, Rejected};
+pub use commits::Moved;
 pub use compare::{Side, differing, digest_before, empty_manifest, not_stored};
 pub use flag::{Category, Flag};
 pub use head::head_commit;
@@ -119,6 +121,9 @@ pub struct Record {
     /// base is not what the job began with, so the result cannot be applied.
     #[serde(default)]
     pub changed_meanwhile: Vec<RelPath>,
+    /// Where the job's own commits are, in the repository of its copy: HEAD and branches. They are never part of the result.
+    #[serde(default)]
+    pub commits: Vec<Moved>,
 }
 
 /// The version of [`Record`].
@@ -208,6 +213,7 @@ fn collect_parts(
         left_out: found.left_out,
         artifacts: found.artifacts,
         changed_meanwhile: found.changed_meanwhile,
+        commits: commits::made(sources),
     };
     save(&record, run).map_err(stored)?;
     Ok(Collected { record, edit_result })

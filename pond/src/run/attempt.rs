@@ -182,6 +182,8 @@ impl Attempt<'_> {
             export::result_tree(&directory)?;
         }
         self.leave_container(provider.state(), &mut ended)?;
+        // Init has had the time of all that to go; what is said from here on is said of a host without it.
+        ended.over.remains.take().map(Remains::remove).transpose()?;
         let around = provider.around();
         let facts = Facts {
             request: self.request,
@@ -198,7 +200,6 @@ impl Attempt<'_> {
             directory: &directory,
         };
         let statement = statement::state(&facts, prepared);
-        ended.over.remains.take().map(Remains::remove).transpose()?;
         let result = gathered.summary(&directory, artifacts);
         let shortfall = gathered.shortfall();
         let told = Told { shown, base, result, network, statement, findings, undelivered, shortfall };

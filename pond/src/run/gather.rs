@@ -12,7 +12,7 @@ use pond_sandbox::container::TransferFault;
 use pond_sandbox::native::Leaving;
 use pond_worker::because;
 use pond_worker::collect::{
-    Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, OverlayXattrs, Sources, Wanted,
+    Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, Moved, OverlayXattrs, Sources, Wanted,
     collect, discard,
 };
 use pond_worker::path::RelPath;
@@ -50,6 +50,8 @@ pub(crate) struct ResultSummary {
     /// Files that tools on this machine act on by themselves; look at them before applying.
     pub(crate) flagged: Vec<String>,
     pub(crate) git_metadata_changes: u64,
+    /// What the job committed in its copy, where it stays: HEAD and branches that name another commit than before.
+    pub(crate) commits: Vec<Moved>,
     /// Where both the job and somebody else changed something while it ran; `pond apply` refuses them.
     pub(crate) changed_meanwhile: Vec<RelPath>,
     pub(crate) output_sha256: String,
@@ -238,6 +240,7 @@ fn summary(collected: &Collected, run: &Path, artifacts: ArtifactSummary) -> Res
         left_out: record.left_out.clone(),
         flagged: flagged.collect(),
         git_metadata_changes: record.git_metadata_changes,
+        commits: record.commits.clone(),
         changed_meanwhile: record.changed_meanwhile.clone(),
         output_sha256: record.manifest_sha256.to_string(),
         patch: run.join("changes.patch"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pond_sandbox::container::Isolation;
-use pond_worker::path::RelPath;
+use pond_worker::collect::Moved;
 use serde::Serialize;
 
 use super::base::BaseSummary;
@@ -22,6 +22,9 @@ const SHOWN_FINDINGS: usize = 8;
 
 /// And so many names in one line; `--json` has the rest.
 const SHOWN_NAMES: usize = 8;
+
+/// And so many digits of a commit.
+const SHORT_COMMIT: usize = 10;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
@@ -160,12 +163,19 @@ impl Summary {
             }
         }
         if !result.patch_omitted.is_empty() {
-            let names = listed(&result.patch_omitted);
+            let names = listed(&result.patch_omitted, ToString::to_string);
             line(text, &format!("changed and too large for the patch, which does not show: {names}"));
         }
         if !result.changed_meanwhile.is_empty() {
-            let names = listed(&result.changed_meanwhile);
+            let names = listed(&result.changed_meanwhile, ToString::to_string);
             line(text, &format!("changed by the job and by somebody else, so not to be applied: {names}"));
+        }
+        if !result.commits.is_empty() {
+            let names = listed(&result.commits, moved);
+            line(
+                text,
+                &format!("committed in the copy, where commits stay; the patch has the files: {names}"),
+            );
         }
         for left_out in &result.left_out {
             let paths = usize::try_from(left_out.paths).unwrap_or(usize::MAX);
@@ -195,12 +205,22 @@ impl Summary {
 }
 
 /// The first names, and how many more there are.
-fn listed(paths: &[RelPath]) -> String {
-    let mut names: Vec<String> = paths.iter().take(SHOWN_NAMES).map(ToString::to_string).collect();
-    if paths.len() > SHOWN_NAMES {
-        names.push(format!("and {} more", paths.len() - SHOWN_NAMES));
+fn listed<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
+    let mut names: Vec<String> = all.iter().take(SHOWN_NAMES).map(name).collect();
+    if all.len() > SHOWN_NAMES {
+        names.push(format!("and {} more", all.len() - SHOWN_NAMES));
     }
     names.join(", ")
+}
+
+/// As git says it: a branch without what all of them have in common, and short numbers.
+fn moved(moved: &Moved) -> String {
+    let short = |commit: &str| commit.chars().take(SHORT_COMMIT).collect::<String>();
+    let name = output::plain(moved.reference.strip_prefix("refs/heads/").unwrap_or(&moved.reference));
+    match &moved.from {
+        Some(from) => format!("{name} {}..{}", short(from), short(&moved.to)),
+        None => format!("{name} at {}", short(&moved.to)),
+    }
 }
 
 pub(super) fn counted(count: usize, what: &str) -> String {

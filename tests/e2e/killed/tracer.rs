@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(super) enum Role {
     Pond,
     Launcher,
+    /// Waits in namespaces made ahead, and bears pid 1.
+    Bearer,
     /// Makes the disk, for root.
     Maker,
     /// Pid 1 of the sandbox, from its birth on.
@@ -154,14 +156,17 @@ impl Tracee {
     fn next_child(&mut self, copy: Copy) -> Role {
         self.children += 1;
         let of_launcher = match copy {
-            Copy::OnDisk => [Role::Maker, Role::Init, Role::Holder].as_slice(),
-            Copy::InMemory => &[Role::Init],
+            Copy::OnDisk => [Role::Bearer, Role::Maker, Role::Holder].as_slice(),
+            Copy::InMemory => &[Role::Bearer],
         };
         match self.role {
             Role::Pond if self.children == 1 => Role::Launcher,
             Role::Launcher => of_launcher.get(self.children - 1).copied().unwrap_or(Role::Other),
+            Role::Bearer if self.children == 1 => Role::Init,
             Role::Init if self.children == 1 => Role::Job,
-            Role::Pond | Role::Maker | Role::Init | Role::Holder | Role::Job | Role::Other => Role::Other,
+            Role::Pond | Role::Bearer | Role::Maker | Role::Init | Role::Holder | Role::Job | Role::Other => {
+                Role::Other
+            }
         }
     }
 }
@@ -203,7 +208,16 @@ impl Watch {
             Event::Executed => match (tracee.role, process == self.first) {
                 (Role::Other, true) => tracee.role = Role::Pond,
                 (Role::Job, _) => tracee.role = Role::Other,
-                (Role::Pond | Role::Launcher | Role::Maker | Role::Init | Role::Holder | Role::Other, _) => {}
+                (
+                    Role::Pond
+                    | Role::Launcher
+                    | Role::Bearer
+                    | Role::Maker
+                    | Role::Init
+                    | Role::Holder
+                    | Role::Other,
+                    _,
+                ) => {}
             },
             Event::Entering(call, arguments) => self.step(process, call, arguments),
             Event::Signal(_) | Event::Stopped | Event::Ended(_) => {}

@@ -1,4 +1,4 @@
-//! The commit that a checkout's HEAD names, for the record. Read from files of a hostile tree: by descriptor, regular, within a
+//! The commit that a repository's HEAD, or a branch of it, names. Read from files of a hostile tree: by descriptor, regular, within a
 //! size, never through a link. Whatever is unusual (a linked worktree, a damaged reference) is no commit rather than a guess.
 
 use std::fs::File;
@@ -13,18 +13,36 @@ use crate::beneath;
 const MOST_REFERENCE: u64 = 4 << 10;
 const MOST_PACKED: u64 = 4 << 20;
 
+/// The text of a small file of a repository, by its path; nothing when it is anything else.
+pub(super) type Reader<'a> = &'a dyn Fn(&str, u64) -> Option<String>;
+
 /// In hexadecimal, of either length git has.
 pub fn head_commit(checkout: BorrowedFd<'_>, above: Option<&Above>) -> Option<String> {
     let top = above.map_or(checkout, Above::top);
-    let head = text(top, ".git/HEAD", MOST_REFERENCE)?;
-    let Some(name) = head.strip_prefix("ref: ").map(str::trim_end) else { return commit(head.trim_end()) };
+    head(&|path, most| text(top, path, most))
+}
+
+pub(super) fn head(read: Reader<'_>) -> Option<String> {
+    let head = read(".git/HEAD", MOST_REFERENCE)?;
+    match head.strip_prefix("ref: ").map(str::trim_end) {
+        Some(name) => commit_of(name, read),
+        None => commit(head.trim_end()),
+    }
+}
+
+/// The commit that a reference names.
+pub(super) fn commit_of(name: &str, read: Reader<'_>) -> Option<String> {
     if !name.starts_with("refs/") || name.contains("..") {
         return None;
     }
-    match text(top, &format!(".git/{name}"), MOST_REFERENCE) {
+    match read(&format!(".git/{name}"), MOST_REFERENCE) {
         Some(loose) => commit(loose.trim_end()),
-        None => packed(&text(top, ".git/packed-refs", MOST_PACKED)?, name),
+        None => packed(&packed_table(read)?, name),
     }
+}
+
+pub(super) fn packed_table(read: Reader<'_>) -> Option<String> {
+    read(".git/packed-refs", MOST_PACKED)
 }
 
 fn packed(table: &str, wanted: &str) -> Option<String> {
@@ -37,7 +55,7 @@ fn commit(text: &str) -> Option<String> {
     (matches!(text.len(), 40 | 64) && text.bytes().all(plain)).then(|| text.to_owned())
 }
 
-fn text(top: BorrowedFd<'_>, path: &str, most: u64) -> Option<String> {
+pub(super) fn text(top: BorrowedFd<'_>, path: &str, most: u64) -> Option<String> {
     let stat = rustix::fs::fstat(beneath::open_handle(top, path.as_bytes()).ok()?).ok()?;
     if beneath::kind(&stat) != FileType::RegularFile || beneath::size(&stat) > most {
         return None;

@@ -1,0 +1,183 @@
+//! The part of the next sandbox that can be made before anybody asks for one: namespaces that hold nothing of the host, and a
+//! process in them that has done what needs no plan.
+//!
+//! Zone: privileged, before anything hostile exists. Making a network takes the kernel as long as everything else a launch makes
+//! together; here it does so while whoever will ask still reads its command line. That process bears pid 1 of the sandbox, as a child
+//! of the launcher, in the control group it is told, and ends. It ends as well when the launcher does.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use pond_sys::process::{Child, Fork, Namespaces, exit_now, fork_into};
+use pond_wire::jail::Step;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::fault::{At, Failure};
+use crate::inside;
+
+const STEP: Step = Step::CreateNamespaces;
+/// The launcher's word that there is something to bear: the child's end of its socket travels along, and its control group if
+/// it has one.
+const BEAR: u8 = 1;
+
+/// Namespaces without a sandbox. Letting go of this ends the process that waits in them, and waits until it is gone.
+pub(crate) struct Ahead {
+    to_it: Option<OwnedFd>,
+    /// Absent once it has done its work and ends by itself.
+    process: Option<Child>,
+}
+
+/// A child that is being made.
+pub(crate) struct Expected(Ahead);
+
+impl Ahead {
+    pub(crate) fn make() -> Result<Self, Failure> {
+        let (ours, theirs) = pond_sys::socket::pair().at(STEP)?;
+        match fork_into(Namespaces::Outer, None).at(STEP)? {
+            Fork::Child => {
+                drop(ours);
+                wait(theirs)
+            }
+            Fork::Parent(process) => Ok(Self { to_it: Some(ours), process: Some(process) }),
+        }
+    }
+
+    /// The child's end of its socket goes to it, and the control group it is born in.
+    pub(crate) fn bear(self, socket: OwnedFd, group: Option<&OwnedFd>) -> Result<Expected, Failure> {
+        let descriptors: Vec<_> = [&socket].into_iter().chain(group).map(AsFd::as_fd).collect();
+        pond_sys::socket::send(self.socket()?, &[BEAR], &descriptors).at(STEP)?;
+        Ok(Expected(self))
+    }
+
+    fn socket(&self) -> Result<&OwnedFd, Failure> {
+        self.to_it.as_ref().ok_or(Failure { step: STEP, errno: Errno::BADF })
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        drop(self.to_it.take());
+        if let Some(process) = self.process.take() {
+            await_end(&process);
+        }
+    }
+}
+
+fn await_end(process: &Child) {
+    if let Err(_reaped) = waitid(WaitId::PidFd(process.pidfd.as_fd()), WaitIdOptions::EXITED) {}
+}
+
+impl Expected {
+    pub(crate) fn arrive(mut self) -> Result<Child, Failure> {
+        let lost = Failure { step: STEP, errno: Errno::CONNRESET };
+        let mut said = [0; 8];
+        let (length, descriptors) = pond_sys::socket::receive(self.0.socket()?, &mut said).at(STEP)?;
+        let number = said.first_chunk().filter(|_| length == size_of::<i32>());
+        match (number.map(|raw| i32::from_ne_bytes(*raw)), descriptors.into_iter().next()) {
+            (Some(raw), Some(pidfd)) => {
+                self.0.process = None;
+                Ok(Child { pid: Pid::from_raw(raw).ok_or(lost)?, pidfd })
+            }
+            (Some(errno), None) => Err(Failure { step: STEP, errno: Errno::from_raw_os_error(errno) }),
+            (None, _) => Err(lost),
+        }
+    }
+
+    /// For a child that nobody wants any more, whose socket is closed.
+    pub(crate) fn send_away(self) {
+        if let Ok(child) = self.arrive() {
+            await_end(&child);
+        }
+    }
+}
+
+/// All capabilities, but only over namespaces of its own.
+fn wait(launcher: OwnedFd) -> ! {
+    let ready = inside::get_ready();
+    let mut word = [0; 8];
+    let mut descriptors = match pond_sys::socket::receive(&launcher, &mut word) {
+        Ok((1, descriptors)) if word.first() == Some(&BEAR) => descriptors.into_iter(),
+        // Nobody wants it.
+        Ok(_) | Err(_) => exit_now(0),
+    };
+    let Some(socket) = descriptors.next() else { exit_now(1) };
+    let group = descriptors.next();
+    match fork_into(Namespaces::Inner, group.as_ref().map(AsFd::as_fd)) {
+        Ok(Fork::Child) => {
+            // Or the launcher would not hear that nobody is left to say anything.
+            drop(launcher);
+            inside::main(&socket, ready)
+        }
+        Ok(Fork::Parent(child)) => say(&launcher, child.pid.as_raw_pid(), &[child.pidfd.as_fd()]),
+        Err(fault) => say(&launcher, fault.raw_os_error().unwrap_or(Errno::IO.raw_os_error()), &[]),
+    }
+}
+
+/// The number of a process with its descriptor, or that of an error without one.
+fn say(launcher: &OwnedFd, number: i32, process: &[BorrowedFd<'_>]) -> ! {
+    match pond_sys::socket::send(launcher, &number.to_ne_bytes(), process) {
+        Ok(()) => exit_now(0),
+        Err(_gone) => exit_now(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is made ahead is used once or not at all, and nothing of it stays.
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_asks_for_ends_with_its_owner() {
+        let ahead = Ahead::make().unwrap();
+        let number = ahead.process.as_ref().unwrap().pid.as_raw_pid();
+        let is_there = || fs::exists(format!("/proc/{number}")).unwrap();
+        assert!(is_there());
+        for (name, is_new) in [("user", true), ("net", true), ("ipc", true), ("uts", true), ("mnt", false)] {
+            let [own, made] = ["self".to_owned(), number.to_string()]
+                .map(|process| fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap());
+            assert_eq!(own != made, is_new, "{name}");
+        }
+        drop(ahead);
+        assert!(!is_there());
+    }
+
+    #[test]
+    fn a_child_is_born_in_the_same_namespaces_and_ends_with_its_socket() {
+        let ahead = Ahead::make().unwrap();
+        let network =
+            |process: &Child| fs::read_link(format!("/proc/{}/ns/net", process.pid.as_raw_pid())).unwrap();
+        let expected = network(ahead.process.as_ref().unwrap());
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        let child = ahead.bear(theirs, None).unwrap().arrive().unwrap();
+        assert_eq!(network(&child), expected);
+        let status = fs::read_to_string(format!("/proc/{}/status", child.pid.as_raw_pid())).unwrap();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        assert_eq!(field("PPid:\t"), std::process::id().to_string());
+        assert!(field("NSpid:\t").ends_with("\t1"), "{status}");
+        drop(ours);
+        waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED).unwrap();
+    }
+
+    #[test]
+    fn a_child_that_nobody_wants_is_gone_when_it_was_sent_away() {
+        let ahead = Ahead::make().unwrap();
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        let expected = ahead.bear(theirs, None).unwrap();
+        drop(ours);
+        expected.send_away();
+        // Only whoever bore it may be on its last steps.
+        let left = std::iter::from_fn(|| waitid(WaitId::All, WaitIdOptions::EXITED).ok().flatten()).count();
+        assert!(left <= 1, "{left}");
+    }
+
+    #[test]
+    fn a_group_that_is_none_is_an_error_and_no_child() {
+        let ahead = Ahead::make().unwrap();
+        let (_ours, theirs) = pond_sys::socket::pair().unwrap();
+        let no_group = OwnedFd::from(fs::File::open("/").unwrap());
+        let failure = ahead.bear(theirs, Some(&no_group)).unwrap().arrive().err().unwrap();
+        assert_eq!((failure.step, failure.errno), (STEP, Errno::BADF));
+    }
+}
