@@ -30,7 +30,8 @@ pub(crate) struct Server {
     programs: PathBuf,
     owner: Option<(u32, u32)>,
     disk: Disk,
-    process: Option<Child>,
+    /// While it is there.
+    pub(crate) process: Option<Child>,
 }
 
 impl Server {
@@ -69,7 +70,7 @@ impl Server {
 
     /// Kills every process of it at once, as a power cut would.
     pub(crate) fn kill(&mut self) {
-        let mut process = self.process.take().unwrap();
+        let Some(mut process) = self.process.take() else { return };
         let group = Pid::from_child(&process);
         kill_process_group(group, Signal::KILL).unwrap();
         process.wait().unwrap();
