@@ -94,7 +94,7 @@ fn who_dribbles_is_let_go_in_time() {
     assert!(head.is_empty() || head.starts_with("HTTP/1.1 408"), "no head, no answer: {head}");
     assert_eq!(code(&body), (408, "request_timeout".to_owned()));
     assert_eq!(code(&orch), (408, "body_late".to_owned()));
-    let expected = [("/orch/poll", "body_late"), ("preflight", "request_timeout")];
+    let expected = [("/orch/poll", "body_late"), ("POST /v1/preflight", "request_timeout")];
     assert_eq!(written(&serving), expected.map(|(whom, code)| (whom.to_owned(), code.to_owned())));
 }
 
