@@ -98,7 +98,10 @@ impl Shared {
     fn serve(self: &Arc<Self>, mut down: TcpStream) -> io::Result<()> {
         let Some(request) = request(&mut down)? else { return Ok(()) };
         self.look(&request);
+        // An answer that never ends is neither waited for nor repeated.
+        let goes_on = request.starts_with(b"GET /relay/feed");
         match self.mishap() {
+            Some((Mishap::LoseAnswer | Mishap::Twice | Mishap::Again, ..)) if goes_on => Ok(()),
             None => self.pass(&request, &mut down, usize::MAX),
             Some((Mishap::LoseRequest, ..)) => Ok(()),
             Some((Mishap::LoseAnswer, ..)) => self.pass(&request, &mut io::sink(), usize::MAX),

@@ -57,21 +57,24 @@ fn is_passing(fault: &sqlx::Error) -> bool {
     /// full, cannot open.
     const CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
     const CODES: [u32; 6] = [5, 6, 8, 10, 13, 14];
-    match fault {
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed
-        | sqlx::Error::BeginFailed => true,
-        sqlx::Error::Database(told) => told.code().is_some_and(|code| {
+    let is_known = |told: &dyn sqlx::error::DatabaseError| {
+        told.code().is_some_and(|code| {
             let number = code.parse::<u32>().ok().filter(|_| code.len() < 5);
             number.is_some_and(|number| CODES.contains(&(number & 0xff)))
                 || CLASSES.iter().any(|class| code.len() == 5 && code.starts_with(class))
-        }),
-        _ => false,
-    }
+        })
+    };
+    fault.as_database_error().is_some_and(is_known)
+        || matches!(
+            fault,
+            sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed
+                | sqlx::Error::BeginFailed
+        )
 }
 
 #[derive(Debug)]
