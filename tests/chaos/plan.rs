@@ -88,7 +88,12 @@ fn misfortune(ground: Ground, dice: &mut Dice, now: u64, plan: &mut Plan) {
         plan.extend([(now, Act::Kill(whom)), (now + dice.between(100, 2500), Act::Revive(whom))]);
     } else {
         // Some sleep longer than any lease, and wake up as if nothing had happened.
-        let sleep = if dice.percent(30) { dice.between(7000, 9000) } else { dice.between(200, 3000) };
+        let is_worker = matches!(whom, Whom::Process(Role::Worker(_)));
+        let sleep = if dice.percent(if is_worker { 60 } else { 20 }) {
+            dice.between(7000, 9000)
+        } else {
+            dice.between(200, 3000)
+        };
         plan.extend([(now, Act::Stop(whom)), (now + sleep, Act::Continue(whom))]);
     }
 }
@@ -99,11 +104,12 @@ fn whom(ground: Ground, dice: &mut Dice) -> Whom {
         Whom::Process(Role::Control),
         Whom::Process(Role::Orchestrator),
         Whom::Process(Role::Worker(worker)),
+        Whom::Process(Role::Worker(1 - worker)),
         Whom::JobOf(worker),
         Whom::GatewayOf(worker),
         Whom::Postgres,
     ];
-    dice.one_of(if ground == Ground::Postgres { &all } else { &all[..5] })
+    dice.one_of(if ground == Ground::Postgres { &all } else { &all[..6] })
 }
 
 #[test]
