@@ -14,6 +14,9 @@ use crate::http;
 /// What somebody who reads everything looks for.
 pub(crate) const PLANTED: &str = "planted-where-nobody-may-read-it";
 
+/// Longer than a lease, and than it takes to give the job to somebody else.
+const MUCH_TOO_LATE: Duration = Duration::from_millis(9000);
+
 #[derive(Debug, Clone, Copy)]
 enum Mishap {
     LoseRequest,
@@ -41,6 +44,8 @@ struct Shared {
     weather: AtomicU64,
     mishaps: AtomicU64,
     saw_a_secret: AtomicBool,
+    /// The next result is held back.
+    holds_a_result: AtomicBool,
 }
 
 impl Lossy {
@@ -53,6 +58,7 @@ impl Lossy {
             weather: AtomicU64::new(0),
             mishaps: AtomicU64::new(0),
             saw_a_secret: AtomicBool::new(false),
+            holds_a_result: AtomicBool::new(false),
         });
         let between = Arc::clone(&shared);
         thread::spawn(move || {
@@ -71,6 +77,20 @@ impl Lossy {
 
     pub(crate) fn mishaps(&self) -> u64 {
         self.shared.mishaps.load(Ordering::Relaxed)
+    }
+
+    /// The next result comes much too late, and its answer nowhere.
+    pub(crate) fn hold_a_result(&self) {
+        self.shared.holds_a_result.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether that is still to come; if so, it will not.
+    pub(crate) fn let_results_pass(&self) -> bool {
+        self.shared.holds_a_result.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn waits_for_a_result(&self) -> bool {
+        self.shared.holds_a_result.load(Ordering::SeqCst)
     }
 
     pub(crate) fn saw_a_secret(&self) -> bool {
@@ -98,6 +118,10 @@ impl Shared {
     fn serve(self: &Arc<Self>, mut down: TcpStream) -> io::Result<()> {
         let Some(request) = request(&mut down)? else { return Ok(()) };
         self.look(&request);
+        if request.starts_with(b"POST /orch/complete") && self.holds_a_result.swap(false, Ordering::SeqCst) {
+            thread::sleep(MUCH_TOO_LATE);
+            return self.pass(&request, &mut io::sink(), usize::MAX);
+        }
         // An answer that never ends is neither waited for nor repeated.
         let goes_on = request.starts_with(b"GET /relay/feed");
         match self.mishap() {

@@ -25,6 +25,7 @@ mod site;
 mod work;
 
 use dice::Dice;
+use plan::{Act, Work};
 use round::{Played, Tally};
 use site::{Ground, Site};
 
@@ -37,6 +38,10 @@ fn number(variable: &str) -> Option<u64> {
 
 /// Rounds on one site, each from a seed of its own; those of a shorter run are the first of a longer one.
 fn chaos(ground: Ground, usual_rounds: u64) {
+    play(ground, usual_rounds, |dice| plan::plan(ground, dice));
+}
+
+fn play(ground: Ground, usual_rounds: u64, plan: impl Fn(&mut Dice) -> plan::Plan) {
     let seed = number("POND_CHAOS_SEED").unwrap_or(USUAL_SEED);
     let rounds = number("POND_CHAOS_ROUNDS").unwrap_or(usual_rounds);
     let mut dice = Dice::new(seed);
@@ -44,7 +49,7 @@ fn chaos(ground: Ground, usual_rounds: u64) {
     let mut tally = Tally::default();
     let mut played = Played::new(&mut site);
     for round in 0..rounds {
-        let plan = plan::plan(ground, &mut dice.apart());
+        let plan = plan(&mut dice.apart());
         eprintln!("{ground:?} round {round} of {rounds}, POND_CHAOS_SEED={seed}");
         let wrong = played.play(&plan, &mut tally);
         assert!(
@@ -70,4 +75,10 @@ fn so_does_the_postgres_below() {
 #[test]
 fn the_disk_is_full_for_a_while() {
     chaos(Ground::SmallDisk, 1);
+}
+
+/// The fence itself, with nothing else going on: break it, and this fails every time.
+#[test]
+fn a_result_that_comes_too_late_does_not_count() {
+    play(Ground::Sqlite, 1, |_| vec![(0, Act::Submit(Work::Slow)), (0, Act::Limbo)]);
 }

@@ -38,6 +38,8 @@ pub(crate) enum Act {
     Weather(usize, u64),
     FillDisk,
     FreeDisk,
+    /// A result is held back, its worker sleeps through its lease, and the result comes when somebody else has the job.
+    Limbo,
 }
 
 /// Milliseconds from the beginning of the round, and what happens then.
@@ -73,6 +75,9 @@ pub(crate) fn plan(ground: Ground, dice: &mut Dice) -> Plan {
         if dice.percent(15) {
             plan.push((now, Act::Cancel(dice.between(0, 4))));
         }
+    }
+    if dice.percent(20) {
+        plan.extend([(now, Act::Submit(Work::Slow)), (now, Act::Limbo)]);
     }
     plan.sort_by_key(|(at, _)| *at);
     plan
@@ -129,7 +134,8 @@ fn the_same_seed_is_the_same_plan() {
                 | Act::Continue(_)
                 | Act::Weather(..)
                 | Act::FillDisk
-                | Act::FreeDisk => {}
+                | Act::FreeDisk
+                | Act::Limbo => {}
             }
         }
     }

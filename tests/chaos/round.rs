@@ -27,6 +27,9 @@ const EXCUSES: [&str; 5] = [
     "ended by signal",
 ];
 
+/// Longer than a lease, and shorter than a result that is held back is late.
+const LIMBO: Duration = Duration::from_millis(7000);
+
 /// Runs that the control plane said it has.
 #[derive(Default)]
 struct Acknowledged(Mutex<BTreeMap<String, (String, Work)>>);
@@ -138,6 +141,26 @@ impl<'a> Played<'a> {
             Act::Weather(way, percent) => self.site.ways[way].weather(percent),
             Act::FillDisk => fill(&self.site.state(Role::Control).join("ballast")),
             Act::FreeDisk => self.free(),
+            Act::Limbo => self.limbo(),
+        }
+    }
+
+    fn limbo(&mut self) {
+        let (since, workers) = (Instant::now(), [Role::Worker(0), Role::Worker(1)]);
+        self.site.ways[0].hold_a_result();
+        while self.site.ways[0].waits_for_a_result() && since.elapsed() < LIMBO {
+            self.watch();
+            thread::sleep(Duration::from_millis(5));
+        }
+        if self.site.ways[0].let_results_pass() {
+            return;
+        }
+        for role in workers {
+            self.site.signal(role, Signal::STOP);
+        }
+        thread::sleep(LIMBO);
+        for role in workers {
+            self.site.signal(role, Signal::CONT);
         }
     }
 
