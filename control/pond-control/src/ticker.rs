@@ -115,8 +115,8 @@ mod tests {
         let (every, start) = (Duration::from_secs(1), Moment(100_000));
         let hearing = Hearing::begin(start).at(Moment(101_000), every).at(Moment(106_000), every);
         assert_eq!(hearing, Hearing { since: start, last: Moment(106_000) }, "late, but there");
-        for now in [Moment(111_001), Moment(105_999)] {
-            assert_eq!(hearing.at(now, every), Hearing { since: now, last: now });
+        for back in [Moment(111_001), Moment(105_999)] {
+            assert_eq!(hearing.at(back, every), Hearing { since: back, last: back });
         }
     }
 }

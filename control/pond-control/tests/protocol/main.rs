@@ -13,6 +13,8 @@ mod disorder;
 mod hostile;
 mod joining;
 mod leases;
+#[path = "../store/raw.rs"]
+mod raw;
 mod relayed;
 mod results;
 mod routes;

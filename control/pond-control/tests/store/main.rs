@@ -18,6 +18,7 @@ mod leasing;
 mod logs;
 mod migrating;
 mod projects;
+mod raw;
 mod routing;
 mod secrets;
 mod server;

@@ -9,7 +9,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use sqlx::Connection as _;
 use tempfile::TempDir;
 
 /// The longest anything is waited for; a loaded machine is slow.
@@ -148,18 +147,4 @@ fn owner() -> (u32, u32) {
         String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().unwrap()
     };
     (number("-u"), number("-g"))
-}
-
-/// A statement of somebody who has the database, and not pond.
-pub(crate) async fn raw(address: &str, sql: &'static str) {
-    if let Some(path) = address.strip_prefix("sqlite:") {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-        let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
-        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-    } else {
-        let mut connection = sqlx::PgConnection::connect(address).await.unwrap();
-        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-    }
 }
