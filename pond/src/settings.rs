@@ -5,13 +5,18 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use pond_policy::refusal::Refusals;
-use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, parse_resolvers};
+use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, Waits, parse_resolvers};
 use pond_sandbox::container::EngineSettings;
 use zeroize::Zeroizing;
 
 /// What the operator demands of every sandbox on this machine.
 pub(crate) fn sandbox() -> Result<Settings, Refusals> {
     Settings::parse(text(REQUIRE_SANDBOX).as_deref(), text(MIN_BACKEND).as_deref())
+}
+
+/// How long a control plane waits for workers, where the operator says so.
+pub(crate) fn waits() -> Result<Waits, Refusals> {
+    Waits::parse(text)
 }
 
 /// Who gateways of this machine ask for addresses; nobody in particular when the operator does not say.

@@ -28,5 +28,6 @@ mod stalled;
 mod support;
 mod terminal;
 mod tmux;
+mod uninvited;
 mod verify;
 mod visitor;

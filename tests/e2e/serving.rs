@@ -12,15 +12,15 @@ use crate::support::{Done, World, first_line};
 const SECRET: &str = "hunter2-that-nobody-may-read";
 
 /// A control plane on a port of its own, and the token it made for its first user.
-struct Serving {
-    world: World,
+pub(crate) struct Serving {
+    pub(crate) world: World,
     child: Child,
-    url: String,
-    token: String,
+    pub(crate) url: String,
+    pub(crate) token: String,
 }
 
 impl Serving {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let serving = Self::start_in(World::new(), &["serve"]);
         assert_eq!(serving.run(&["project", "create", "acme"]).code, 0);
         serving
@@ -54,7 +54,7 @@ impl Serving {
         Done::of(child.wait_with_output().unwrap())
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let done = self.run(arguments);
         serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {arguments:?}: {done:?}"))
     }

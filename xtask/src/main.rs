@@ -40,6 +40,8 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Kill, stop, cut off and fill up a whole site at random, and see that it holds (as root)
+    Chaos(test::ChaosArgs),
     /// Measure, on a quiet machine
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -72,6 +74,7 @@ impl Command {
             Command::Tidy { bless_pins: false } => tidy::check(root),
             Command::Test { list: true, .. } => Ok(test::list()),
             Command::Test { only, list: false } => test::run(root, &only),
+            Command::Chaos(args) => test::chaos(root, &args),
             Command::Bench(bench) => bench::run(root, &bench),
             Command::Gen { check } => generate::run(root, check),
         }

@@ -2,8 +2,10 @@
 //! refusal, never a default: a mistyped `true` must not open a deployment.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 
 use crate::backend::Backend;
+use crate::duration::Timeout;
 use crate::path::Path;
 use crate::quote::quote;
 use crate::refusal::{Code, Refusal, Refusals};
@@ -12,6 +14,11 @@ pub const REQUIRE_SANDBOX: &str = "POND_REQUIRE_SANDBOX";
 pub const MIN_BACKEND: &str = "POND_MIN_BACKEND";
 
 pub const RESOLVER: &str = "POND_RESOLVER";
+
+pub const OFFER_TIME: &str = "POND_OFFER_TIME";
+pub const LEASE_TIME: &str = "POND_LEASE_TIME";
+pub const GRACE_TIME: &str = "POND_GRACE_TIME";
+pub const UNMATCHED_TIME: &str = "POND_UNMATCHED_TIME";
 
 /// More name servers than any resolver asks.
 const MOST_RESOLVERS: usize = 8;
@@ -38,6 +45,45 @@ impl Settings {
             min_backend: min_backend.and_then(|text| read_backend(text, &mut refusals)),
         };
         refusals.finish(Some(settings))
+    }
+}
+
+/// How long a control plane waits for workers; `None` where the operator does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// From an offer to the word that the job starts.
+    pub offer: Option<Duration>,
+    /// From one sign of life to the moment the worker counts as lost.
+    pub lease: Option<Duration>,
+    /// What a job gets beyond its time limit to end and report.
+    pub grace: Option<Duration>,
+    /// From being queued to the end of a stage that no worker may take.
+    pub unmatched: Option<Duration>,
+}
+
+impl Waits {
+    /// Reads the four settings from what each variable holds.
+    pub fn parse(text: impl Fn(&str) -> Option<String>) -> Result<Self, Refusals> {
+        let mut refusals = Refusals::default();
+        let mut span = |variable: &str| read_span(variable, &text(variable)?, &mut refusals);
+        let waits = Self {
+            offer: span(OFFER_TIME),
+            lease: span(LEASE_TIME),
+            grace: span(GRACE_TIME),
+            unmatched: span(UNMATCHED_TIME),
+        };
+        refusals.finish(Some(waits))
+    }
+}
+
+fn read_span(variable: &str, text: &str, refusals: &mut Refusals) -> Option<Duration> {
+    match Timeout::parse(text) {
+        Ok(span) => Some(span.duration()),
+        Err(fault) => {
+            let path = Path::root().key(0, variable);
+            refusals.add(Refusal::new(Code::SettingInvalid, &path, format!("{variable}: {fault}")));
+            None
+        }
     }
 }
 
@@ -104,6 +150,24 @@ mod tests {
             let codes = parse_resolvers(wrong).map_err(|refusals| refusals.into_list().remove(0).code);
             assert_eq!(codes, Err(Code::SettingInvalid), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn waits_are_times_or_refused() {
+        let set = |pairs: &'static [(&str, &str)]| {
+            move |variable: &str| {
+                pairs.iter().find(|(name, _)| *name == variable).map(|(_, text)| (*text).to_owned())
+            }
+        };
+        assert_eq!(Waits::parse(set(&[])), Ok(Waits::default()));
+        let some = Waits {
+            lease: Some(Duration::from_secs(5)),
+            unmatched: Some(Duration::from_secs(7200)),
+            ..Waits::default()
+        };
+        assert_eq!(Waits::parse(set(&[(LEASE_TIME, "5s"), (UNMATCHED_TIME, "2h")])), Ok(some));
+        let wrong = Waits::parse(set(&[(OFFER_TIME, ""), (LEASE_TIME, "0s"), (GRACE_TIME, "soon")]));
+        assert_eq!(wrong.unwrap_err().codes(), [Code::SettingInvalid; 3]);
     }
 
     #[test]

@@ -42,22 +42,60 @@ pub struct Ticked {
     pub sources: usize,
 }
 
+/// Since when this control plane hears its workers. It was away when it was not running, stopped, or on another clock: workers
+/// that called then are not to blame for what lapsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hearing {
+    since: Moment,
+    last: Moment,
+}
+
+impl Hearing {
+    /// Ticks without which it was away.
+    const MISSED: u32 = 5;
+
+    #[must_use]
+    pub fn begin(now: Moment) -> Self {
+        Self { since: now, last: now }
+    }
+
+    #[must_use]
+    pub fn since(self) -> Moment {
+        self.since
+    }
+
+    /// What is known at the next tick.
+    #[must_use]
+    pub fn at(self, now: Moment, every: Duration) -> Self {
+        let was_away = now < self.last || now > self.last.plus(every * Self::MISSED);
+        Self { since: if was_away { now } else { self.since }, last: now }
+    }
+}
+
 /// Ticks for as long as it is polled. A store that does not answer is told to `report`, and asked again at the next tick.
 pub async fn run(plane: Arc<Plane>, pace: Pace, report: impl Fn(&Fault)) {
     let mut ticks = interval(pace.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut hearing = Hearing::begin(plane.now());
     loop {
         ticks.tick().await;
-        if let Err(fault) = tick(&plane, pace, plane.now()).await {
+        let now = plane.now();
+        hearing = hearing.at(now, pace.every);
+        if let Err(fault) = tick(&plane, pace, hearing.since, now).await {
             report(&fault);
+            // Who calls while the store does not answer is not heard either.
+            hearing = Hearing::begin(plane.now());
         }
     }
 }
 
-/// One round.
-pub async fn tick(plane: &Plane, pace: Pace, now: Moment) -> Result<Ticked, Fault> {
+/// One round of a control plane that hears its workers since then.
+pub async fn tick(plane: &Plane, pace: Pace, since: Moment, now: Moment) -> Result<Ticked, Fault> {
+    if since == now {
+        plane.store.shorten_leases(now).await?;
+    }
     let ticked = Ticked {
-        lapsed: plane.store.expire(now).await?.len(),
+        lapsed: plane.store.expire_heard(since, now).await?.len(),
         unmatched: plane.store.end_unmatched(now.minus(pace.unmatched), now).await?,
         forgotten: plane.store.forget_keys(now.minus(pace.keys)).await?,
         sources: api::forget_unused(plane, now.minus(pace.sources)).await?,
@@ -66,4 +104,19 @@ pub async fn tick(plane: &Plane, pace: Pace, now: Moment) -> Result<Ticked, Faul
         plane.bell.ring();
     }
     Ok(ticked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_stood_still_or_changed_clocks_was_away() {
+        let (every, start) = (Duration::from_secs(1), Moment(100_000));
+        let hearing = Hearing::begin(start).at(Moment(101_000), every).at(Moment(106_000), every);
+        assert_eq!(hearing, Hearing { since: start, last: Moment(106_000) }, "late, but there");
+        for back in [Moment(111_001), Moment(105_999)] {
+            assert_eq!(hearing.at(back, every), Hearing { since: back, last: back });
+        }
+    }
 }

@@ -67,6 +67,7 @@ async fn serve(args: &ServeArgs, signals: SetAside) -> anyhow::Result<()> {
 pub(crate) struct Serving {
     pub(crate) plane: Arc<Plane>,
     pub(crate) address: String,
+    pace: ticker::Pace,
     listener: TcpListener,
     transport: Transport,
     first_token: Option<Bearer>,
@@ -83,9 +84,10 @@ impl Serving {
         let wanted = args.listen.address(USUAL);
         let listener = TcpListener::bind(wanted).await.with_context(|| format!("listening at {wanted}"))?;
         let address = format!("{scheme}://{}", listener.local_addr().context("asking where it listens")?);
-        let plane = Arc::new(state::open().await?.plane);
+        let state::Opened { plane, pace } = state::open().await?;
+        let plane = Arc::new(plane);
         let first_token = state::first_token(&plane).await?;
-        Ok(Self { plane, address, listener, transport, first_token })
+        Ok(Self { plane, address, pace, listener, transport, first_token })
     }
 
     /// Of a control plane that starts for the first time.
@@ -110,15 +112,16 @@ impl Serving {
         let (feed, hearing) = (protocol::feed::follow(Arc::clone(plane)), Arc::clone(&relay));
         tokio::spawn(async move { follow_here(&hearing, feed).await });
         let upstream = pond_orchestrator::serve::Upstream::Here(protocol::router(Arc::clone(plane)));
+        let workers = pond_orchestrator::serve::router(upstream, relay);
         api::router(Arc::clone(plane), api::Rates::default())
-            .merge(pond_orchestrator::serve::router(upstream, relay))
+            .merge(protocol::noting(Arc::clone(plane), workers))
             .merge(protocol::feed::router(Arc::clone(plane)))
             .fallback(api::nothing_here)
             .method_not_allowed_fallback(api::wrong_method)
     }
 
     pub(crate) async fn serve(self, doors: Router, end: impl Future<Output = ()>) {
-        let ticking = tokio::spawn(tick(Arc::clone(&self.plane)));
+        let ticking = tokio::spawn(tick(Arc::clone(&self.plane), self.pace));
         pond_control::listen::serve(self.listener, self.transport, doors, end).await;
         ticking.abort();
         self.plane.store.close().await;
@@ -126,11 +129,11 @@ impl Serving {
     }
 }
 
-async fn tick(plane: Arc<Plane>) {
+async fn tick(plane: Arc<Plane>, pace: ticker::Pace) {
     let report = |fault: &pond_control::store::Fault| {
         tracing::error!(fault = fault as &dyn std::error::Error, "a round of the clock failed");
     };
-    ticker::run(plane, ticker::Pace::default(), report).await;
+    ticker::run(plane, pace, report).await;
 }
 
 fn announce(address: &str, token: Option<&str>, as_json: bool) -> bool {

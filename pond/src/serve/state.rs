@@ -9,8 +9,10 @@ use anyhow::{Context, bail};
 use pond_control::api::forget_unfinished;
 use pond_control::plane::{Bell, Plane};
 use pond_control::store::{Actor, Moment, NewToken, Rules, Store};
+use pond_control::ticker::Pace;
 use pond_policy::refusal::Refusals;
 use pond_policy::scope::Scope;
+use pond_policy::settings::Waits;
 use pond_seal::bearer::{Bearer, Kind};
 use pond_seal::key::SigningKey;
 use pond_seal::vault::KeyRing;
@@ -26,6 +28,7 @@ const MOST_RING: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) plane: Plane,
+    pub(crate) pace: Pace,
 }
 
 pub(crate) async fn open() -> anyhow::Result<Opened> {
@@ -36,6 +39,7 @@ pub(crate) async fn open() -> anyhow::Result<Opened> {
     private_directory(&files)?;
     forget_unfinished(&files).context("removing what was not finished")?;
     let settings = settings::sandbox().map_err(told)?;
+    let (rules, pace) = spans(settings::waits().map_err(told)?);
     let operator = operator::load().map_err(told)?;
     let key: SigningKey = signing_key_at(&control.join("signing.key"))?;
     let vault = control.join("vault.keys");
@@ -44,9 +48,21 @@ pub(crate) async fn open() -> anyhow::Result<Opened> {
         Some(address) => address,
         None => own_database(&control.join("pond.db"))?,
     };
-    let store = Store::open(&address, ring, Rules::default(), now()).await.context("the store")?;
+    let store = Store::open(&address, ring, rules, now()).await.context("the store")?;
     let plane = Plane { store, key, settings, operator, files, vault, bell: Bell::default(), clock: now };
-    Ok(Opened { plane })
+    Ok(Opened { plane, pace })
+}
+
+/// What the operator says, and for the rest the usual.
+fn spans(waits: Waits) -> (Rules, Pace) {
+    let (rules, pace) = (Rules::default(), Pace::default());
+    let rules = Rules {
+        offer: waits.offer.unwrap_or(rules.offer),
+        lease: waits.lease.unwrap_or(rules.lease),
+        grace: waits.grace.unwrap_or(rules.grace),
+        ..rules
+    };
+    (rules, Pace { unmatched: waits.unmatched.unwrap_or(pace.unmatched), ..pace })
 }
 
 /// The token of who starts the first control plane on a store. Afterwards there is always one.

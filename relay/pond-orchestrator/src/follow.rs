@@ -76,7 +76,8 @@ async fn hear(
     let mut request = Request::new(Bytes::new());
     *request.uri_mut() = http::Uri::from_static(PATH);
     request.headers_mut().insert(AUTHORIZATION, bearer);
-    let response = link.send(request).await?;
+    // It is answered at once; until it is, polls wait for jobs that nobody tells of.
+    let response = timeout(SILENCE, link.send(request)).await.map_err(|_| FeedFault::Silent)??;
     if response.status() != StatusCode::OK {
         return Err(FeedFault::Refused(response.status()));
     }

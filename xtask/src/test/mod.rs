@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::run::Invocation;
 use crate::{generate, tidy};
@@ -33,6 +33,7 @@ pub(crate) enum Part {
     Build,
     Gen,
     Proof,
+    Api,
     #[value(name = "unit+integration")]
     UnitIntegration,
     CgroupV2,
@@ -59,6 +60,7 @@ impl Part {
             Part::Proof => {
                 "programs that are not ours accept what we signed, open what we sealed, and nothing else"
             }
+            Part::Api => "a fuzzer that is not ours finds no answer that the API's document does not have",
             Part::UnitIntegration => "every unit and integration test passes",
             Part::CgroupV2 => "the limits hold on an emulated machine with control groups v2 only",
             Part::Doc => "the documentation builds and its examples pass",
@@ -94,6 +96,7 @@ impl Part {
             }
             Part::Oracles => oracles::run(shop),
             Part::Proof => oracles::proof(shop).and_then(|()| oracles::sealed(shop)),
+            Part::Api => oracles::api(shop),
             Part::UnitIntegration => suite::run(shop),
             Part::CgroupV2 => cgroup_v2::run(shop),
             Part::Doc => doc(shop),
@@ -143,6 +146,32 @@ struct Outcome {
 /// gVisor as the tests have it, for whoever measures it.
 pub(crate) fn gvisor(root: &Path, log: &Path) -> Result<PathBuf> {
     runsc::fetch(&Shop { root: root.to_owned(), target: root.join("target"), log: log.to_owned() })
+}
+
+/// The chaos suite, longer than the tests have it; whether nothing was violated.
+pub(crate) fn chaos(root: &Path, args: &ChaosArgs) -> Result<bool> {
+    let shop = Shop::open(root, Part::UnitIntegration)?;
+    let mut tests = shop.command(&["cargo", "test", "--package", "pond", "--test", "chaos", "--"]);
+    tests = args.only.iter().fold(tests, |tests, name| tests.arg(name));
+    let tests = tests.arg("--nocapture").arg("--test-threads=1");
+    let tests = tests.env("POND_CHAOS_ROUNDS", &args.rounds.to_string());
+    let tests = args.seed.iter().fold(tests, |tests, seed| tests.env("POND_CHAOS_SEED", &seed.to_string()));
+    shop.step(suite::as_root(&shop, tests)?)?;
+    println!("{}", fs::read_to_string(&shop.log)?);
+    Ok(true)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChaosArgs {
+    /// Rounds on each ground: SQLite, Postgres, a small disk
+    #[arg(long, default_value_t = 50)]
+    rounds: u64,
+    /// What everything follows from; a failure names it
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only the tests whose names hold this word
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
 }
 
 pub(crate) fn list() -> bool {

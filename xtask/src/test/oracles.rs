@@ -9,13 +9,14 @@ use anyhow::Result;
 use super::Shop;
 
 /// From PyPI, at versions that were seen to work.
-const PYPI: [&str; 7] = [
+const PYPI: [&str; 8] = [
     "cryptography==50.0.2",
     "in-toto-attestation==0.9.3",
     "jsonschema==4.26.0",
     "pycryptodome==4.4.0",
     "pyhpke==0.6.5",
     "PyYAML==6.0.3",
+    "schemathesis==4.32.5",
     "securesystemslib==1.6.0",
 ];
 /// From npm, likewise.
@@ -80,6 +81,19 @@ pub(super) fn sealed(shop: &Shop) -> Result<()> {
     }
     shop.step(shop.command(&[&python, "xtask/oracles/sealed.py", &place]))?;
     ours("open")
+}
+
+/// Has a fuzzer that is not ours try the API as its document describes it, and otherwise.
+pub(super) fn api(shop: &Shop) -> Result<()> {
+    let python = python(shop)?;
+    let place = shop.target.join("oracles/api");
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    fs::create_dir_all(&place)?;
+    let place = place.to_string_lossy();
+    let pond = ["cargo", "run", "--quiet", "--release", "--package", "pond", "--"];
+    shop.step(shop.command(&[&[python.as_str(), "xtask/oracles/api.py", &place][..], &pond].concat()))
 }
 
 /// The interpreter of an environment that has every package.

@@ -3,19 +3,23 @@
 use anyhow::{Context, Result};
 
 use super::{Shop, runsc, tools};
-use crate::run;
+use crate::run::{self, Invocation};
 
 pub(super) fn run(shop: &Shop) -> Result<()> {
     tools::NEXTEST.ensure(shop)?;
     let gvisor = runsc::fetch(shop)?;
     let tests = shop.command(&["cargo", "nextest", "run", "--workspace"]);
-    let mut tests = tests.env(runsc::VARIABLE, &gvisor.to_string_lossy());
-    if !run::is_root(&shop.root)? {
-        // Built by the user, run by root: the target folder stays the user's.
-        shop.command(&["true"]).with_root()?.capture().context("the tests need root")?;
-        tests = tests.env(&runner_variable(shop)?, "sudo --preserve-env");
+    let tests = tests.env(runsc::VARIABLE, &gvisor.to_string_lossy());
+    shop.step(as_root(shop, tests)?)
+}
+
+/// Built by whoever asks, run by root: the target folder stays the user's.
+pub(super) fn as_root(shop: &Shop, tests: Invocation) -> Result<Invocation> {
+    if run::is_root(&shop.root)? {
+        return Ok(tests);
     }
-    shop.step(tests)
+    shop.command(&["true"]).with_root()?.capture().context("the tests need root")?;
+    Ok(tests.env(&runner_variable(shop)?, "sudo --preserve-env"))
 }
 
 /// The variable that tells cargo what to start test binaries with.

@@ -50,18 +50,11 @@ impl Refused {
 
 impl From<Fault> for Refused {
     fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Begin(_) | Fault::Open(_) => {
-                tracing::error!(fault = &fault as &dyn std::error::Error, "the store is out of reach");
-                Self::after(ProblemCode::Unavailable, "the store is out of reach", 1)
-            }
-            Fault::Address
-            | Fault::Statement(_)
-            | Fault::Commit(_)
-            | Fault::Unreadable { .. }
-            | Fault::Move(_)
-            | Fault::Random(_) => Self::internal(&fault),
+        if fault.may_pass() {
+            tracing::error!(fault = &fault as &dyn std::error::Error, "the store is out of reach");
+            return Self::after(ProblemCode::Unavailable, "the store is out of reach", 1);
         }
+        Self::internal(&fault)
     }
 }
 

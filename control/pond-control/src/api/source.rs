@@ -25,6 +25,8 @@ use intake::{Intake, IntakeFault, Packed};
 
 /// How long a sender may pause.
 const PAUSE: Duration = Duration::from_secs(30);
+/// For all of it: whoever sends a byte now and then takes the place of others.
+const LONGEST: Duration = Duration::from_secs(3600);
 /// Pieces that wait for the thread.
 const AHEAD: usize = 4;
 
@@ -98,7 +100,8 @@ async fn receive(files: &Path, body: Body) -> Result<Packed, Refused> {
         }
         intake.finish()
     });
-    let sent = pass_on(body, pieces).await;
+    let late = |_| Err(Refused::new(ProblemCode::RequestTimeout, "the source did not arrive in an hour"));
+    let sent = tokio::time::timeout(LONGEST, pass_on(body, pieces)).await.unwrap_or_else(late);
     // The thread has ended, or ends with the last piece: what it says comes first, because it stopped the sender.
     let worked = work.await.map_err(|fault| Refused::internal(&fault))?;
     match (sent, worked) {
@@ -131,6 +134,10 @@ fn refused(fault: IntakeFault) -> Refused {
         IntakeFault::Tree(why) => Refused::new(ProblemCode::SourceInvalid, why.to_string()),
         IntakeFault::Kind | IntakeFault::Names | IntakeFault::Cut => {
             Refused::new(ProblemCode::SourceInvalid, fault.to_string())
+        }
+        IntakeFault::File(why) if why.kind() == std::io::ErrorKind::StorageFull => {
+            tracing::error!(fault = &fault as &dyn std::error::Error, "no room for a source");
+            Refused::after(ProblemCode::Unavailable, "there is no room for it now", 10)
         }
         IntakeFault::File(_) | IntakeFault::Random(_) | IntakeFault::Key(_) => Refused::internal(&fault),
     }

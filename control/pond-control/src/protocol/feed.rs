@@ -24,9 +24,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::notes::Notes;
 use super::problem::Problem;
 use crate::plane::{LOOK_AGAIN, Plane};
-use crate::store::{Fault, JobId, TokenFault, WorkerState};
+use crate::store::{Actor, Fault, JobId, TokenFault, WorkerState};
 
 /// Jobs of one need that are told.
 const MOST_OF_A_NEED: u32 = 64;
@@ -62,16 +63,28 @@ pub fn follow(plane: Arc<Plane>) -> mpsc::Receiver<Told> {
 
 /// The lines for orchestrators in other processes, for those who show a token of kind `relay`.
 pub fn router(plane: Arc<Plane>) -> Router {
-    let door = Arc::new(Door { plane, places: Arc::new(Semaphore::new(MOST_READERS)) });
-    Router::new().route(PATH, get(lines)).with_state(door)
+    let places = Arc::new(Semaphore::new(MOST_READERS));
+    let door = Arc::new(Door { plane, places, notes: Notes::default() });
+    Router::new().route(PATH, get(serve)).with_state(door)
 }
 
 struct Door {
     plane: Arc<Plane>,
     places: Arc<Semaphore>,
+    notes: Notes,
 }
 
-async fn lines(State(door): State<Arc<Door>>, headers: HeaderMap) -> Result<Response, Problem> {
+async fn serve(State(door): State<Arc<Door>>, headers: HeaderMap) -> Response {
+    match lines(&door, &headers).await {
+        Ok(response) => response,
+        Err(problem) => {
+            door.notes.refused(&door.plane, &Actor::Nobody, PATH, &problem).await;
+            problem.into_response()
+        }
+    }
+}
+
+async fn lines(door: &Door, headers: &HeaderMap) -> Result<Response, Problem> {
     let plane = &door.plane;
     let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let shown = shown.and_then(|text| Bearer::parse(text.strip_prefix("Bearer ")?).ok());

@@ -12,13 +12,13 @@ mod grant;
 mod hold;
 mod intake;
 mod join;
+mod notes;
 mod output;
 mod poll;
 mod problem;
 mod release;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -29,31 +29,22 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use pond_wire::orch::{self, Route};
 use serde::Serialize;
-use serde_json::json;
 
 use crate::plane::Plane;
-use crate::store::{Action, Actor, Moment};
+use crate::store::{Actor, Moment};
 use gate::Gate;
+use notes::Notes;
+pub use notes::noting;
 use problem::Problem;
 
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// Refused calls that are written down in a minute; the rest are counted.
-const MOST_NOTES: u32 = 600;
-const NOTE_MILLISECONDS: i64 = 60_000;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 struct Door {
     plane: Arc<Plane>,
     gate: Gate,
     notes: Notes,
-}
-
-/// How many refusals were written down since when.
-#[derive(Default)]
-struct Notes {
-    since: AtomicI64,
-    written: AtomicU32,
 }
 
 /// All calls of workers. A poll is answered at once; whoever holds polls open stands before this.
@@ -67,11 +58,10 @@ pub fn router(plane: Arc<Plane>) -> Router {
 }
 
 async fn serve(door: Arc<Door>, route: Route, request: Request) -> Response {
-    let now = door.plane.now();
-    match answer(&door, route, request, now).await {
+    match answer(&door, route, request).await {
         Ok(response) => response,
         Err((actor, problem)) => {
-            door.note(&actor, route, &problem, now).await;
+            door.notes.refused(&door.plane, &actor, route.path(), &problem).await;
             problem.into_response()
         }
     }
@@ -79,11 +69,12 @@ async fn serve(door: Arc<Door>, route: Route, request: Request) -> Response {
 
 type Refused = (Actor, Problem);
 
-async fn answer(door: &Door, route: Route, request: Request, now: Moment) -> Result<Response, Refused> {
+async fn answer(door: &Door, route: Route, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let nobody = |problem: Problem| (Actor::Nobody, problem);
     let bytes = read(body, route.most_bytes()).await.map_err(nobody)?;
-    let plane = &door.plane;
+    // Not before: a body may have taken half a minute, and a lease may have lapsed meanwhile.
+    let (plane, now) = (&door.plane, door.plane.now());
     match route {
         Route::EnrollBegin => begin(plane, &bytes, now).await.map_err(nobody),
         Route::EnrollFinish => finish(plane, &bytes, now).await.map_err(nobody),
@@ -150,26 +141,4 @@ async fn read(body: Body, most: usize) -> Result<axum::body::Bytes, Problem> {
 fn json(reply: &impl Serialize) -> Result<Response, Problem> {
     let bytes = serde_json::to_vec(reply).map_err(|_| Problem::internal("message_encoding"))?;
     Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
-}
-
-impl Door {
-    /// Written down, as far as there is room: nobody fills the audit log by being refused. What is not written is still refused.
-    async fn note(&self, actor: &Actor, route: Route, problem: &Problem, now: Moment) {
-        if problem.status == StatusCode::SERVICE_UNAVAILABLE || !self.notes.has_room(now) {
-            return;
-        }
-        let detail = json!({"code": problem.code, "status": problem.status.as_u16()});
-        let note = self.plane.store.note((actor, Action::RequestRefused), route.path(), detail, now);
-        if let Err(_refused_all_the_same) = note.await {}
-    }
-}
-
-impl Notes {
-    fn has_room(&self, now: Moment) -> bool {
-        if self.since.load(Ordering::Relaxed).saturating_add(NOTE_MILLISECONDS) < now.0 {
-            self.since.store(now.0, Ordering::Relaxed);
-            self.written.store(0, Ordering::Relaxed);
-        }
-        self.written.fetch_add(1, Ordering::Relaxed) < MOST_NOTES
-    }
 }

@@ -115,8 +115,8 @@ impl<'a> Holder<'a> {
             return Ok(Err("no_pinned_key"));
         }
         let Some(name) = Name::parse(name) else { return Ok(Err("credential_not_offered")) };
-        let actor = self.caller.actor();
-        let value = plane.store.release_credential(&self.held.project, &name, &actor, now).await?;
+        let (actor, lease) = (self.caller.actor(), Some(&self.lease));
+        let value = plane.store.release_credential(&self.held.project, &name, (&actor, lease), now).await?;
         Ok(value.map(|value| Secret::new(value.to_vec())).ok_or("credential_unknown"))
     }
 

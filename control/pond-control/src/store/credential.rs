@@ -14,6 +14,7 @@ use super::bundle::key_place;
 use super::engine::{Fault, Row, Tx, args};
 use super::id::{BundleId, CredentialId, Moment};
 use super::journal::{self, Action, Actor, Change};
+use super::lease::Lease;
 
 /// The tenant of credentials that are everybody's.
 const EVERYBODY: &str = "";
@@ -97,12 +98,13 @@ impl Store {
         rows.iter().map(Credential::read).collect()
     }
 
-    /// The value a job of this project gets, to be sealed to its worker at once. The release is written down first.
+    /// The value a job of this project gets, to be sealed to its worker at once. The release is written down first, with the
+    /// lease it is for.
     pub async fn release_credential(
         &self,
         project: &Project,
         name: &Name,
-        actor: &Actor,
+        (actor, lease): (&Actor, Option<&Lease>),
         now: Moment,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, CredentialFault> {
         let mut tx = self.engine.write().await?;
@@ -112,7 +114,9 @@ impl Store {
         let Some(row) = tx.row(sql, args![project.as_str(), name.as_str()]).await? else { return Ok(None) };
         let (id, tenant) = (row.text("id")?, row.text("project")?);
         let value = self.ring().open(value_place(&id, &tenant), &row.bytes("value")?)?;
-        let change = about(Some(project), name, actor, Action::CredentialReleased);
+        let detail =
+            lease.map_or(json!({}), |lease| json!({"job": lease.job.as_str(), "epoch": lease.epoch}));
+        let change = Change { detail, ..about(Some(project), name, actor, Action::CredentialReleased) };
         journal::write(&mut tx, now, &change).await?;
         tx.commit().await?;
         Ok(Some(value))

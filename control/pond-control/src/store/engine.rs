@@ -40,6 +40,43 @@ pub enum Fault {
     Random(#[from] pond_seal::fresh::NoRandomness),
 }
 
+impl Fault {
+    /// Whether the same may go well later: the database is out of reach, has no room, or is at odds with somebody else.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Open(_) | Self::Begin(_) => true,
+            Self::Statement(fault) | Self::Commit(fault) => is_passing(fault),
+            Self::Address | Self::Unreadable { .. } | Self::Move(_) | Self::Random(_) => false,
+        }
+    }
+}
+
+fn is_passing(fault: &sqlx::Error) -> bool {
+    /// Of Postgres: connection, conflict, resources, shutting down, the system's own. Of SQLite: busy, locked, read-only, I/O,
+    /// full, cannot open.
+    const CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
+    const CODES: [u32; 6] = [5, 6, 8, 10, 13, 14];
+    let is_known = |told: &dyn sqlx::error::DatabaseError| {
+        told.code().is_some_and(|code| {
+            let number = code.parse::<u32>().ok().filter(|_| code.len() < 5);
+            number.is_some_and(|number| CODES.contains(&(number & 0xff)))
+                || CLASSES.iter().any(|class| code.len() == 5 && code.starts_with(class))
+        })
+    };
+    fault.as_database_error().is_some_and(is_known)
+        || matches!(
+            fault,
+            sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed
+                | sqlx::Error::BeginFailed
+        )
+}
+
 #[derive(Debug)]
 pub(super) enum Engine {
     Sqlite { writer: Writer, readers: Pool<Sqlite> },

@@ -15,6 +15,9 @@ use super::worker::WorkerState;
 /// Jobs looked at in one call.
 const MOST_AT_ONCE: i64 = 1000;
 
+/// Since when a control plane hears that was never away.
+pub(super) const ALWAYS: Moment = Moment(i64::MIN);
+
 /// What became of a job whose lease lapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lapse {
@@ -36,12 +39,19 @@ struct Lost {
     job: LiveJob,
     worker: WorkerId,
     epoch: u64,
+    until: Moment,
     timed_out: bool,
 }
 
 impl Store {
     /// Takes back every lease that lapsed before `now`.
     pub async fn expire(&self, now: Moment) -> Result<Vec<Lapsed>, Fault> {
+        self.expire_heard(ALWAYS, now).await
+    }
+
+    /// The same of a control plane that hears workers since `since` only: who may have called before, and was not heard, is not
+    /// to blame for a lease that lapsed, and nor is its job.
+    pub async fn expire_heard(&self, since: Moment, now: Moment) -> Result<Vec<Lapsed>, Fault> {
         let mut tx = self.engine.read().await?;
         let sql =
             "SELECT id FROM job WHERE state <> 'queued' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
@@ -50,7 +60,7 @@ impl Store {
         drop(tx);
         let mut lapsed = Vec::new();
         for job in jobs {
-            lapsed.extend(self.lapse(&job, now).await?);
+            lapsed.extend(self.lapse(&job, since, now).await?);
         }
         let mut workers: Vec<&WorkerId> = lapsed.iter().map(|lapsed: &Lapsed| &lapsed.worker).collect();
         workers.sort();
@@ -61,19 +71,36 @@ impl Store {
         Ok(lapsed)
     }
 
+    /// After the clock went back: no lease lasts longer than one that is given out now.
+    pub async fn shorten_leases(&self, now: Moment) -> Result<u64, Fault> {
+        let most = now.plus(self.rules.lease.max(self.rules.offer));
+        let mut tx = self.engine.write().await?;
+        let sql = "UPDATE job SET lease_until = $1 WHERE state <> 'queued' AND lease_until > $1";
+        let shortened = tx.run(sql, args![most]).await?;
+        tx.commit().await?;
+        Ok(shortened)
+    }
+
     /// One job, one transaction: a failure in between leaves the rest for the next call.
-    pub(super) async fn lapse(&self, job: &JobId, now: Moment) -> Result<Option<Lapsed>, Fault> {
+    pub(super) async fn lapse(
+        &self,
+        job: &JobId,
+        heard_since: Moment,
+        now: Moment,
+    ) -> Result<Option<Lapsed>, Fault> {
         let mut tx = self.engine.write().await?;
         let Some(mut run) = HeldRun::of_job(&mut tx, job).await? else { return Ok(None) };
         let row = tx
             .row(
-                "SELECT id, stage_id, class_id, attempt, state, cancel, worker_id, epoch, deadline FROM job
+                "SELECT id, stage_id, class_id, attempt, state, cancel, worker_id, epoch, lease_until, deadline FROM job
                  WHERE id = $1 AND state <> 'queued' AND lease_until < $2",
                 args![job, now],
             )
             .await?;
         let Some(lost) = row.map(|row| Lost::read(&row, now)).transpose()? else { return Ok(None) };
-        record_loss(&mut tx, &lost, now).await?;
+        if lost.until >= heard_since.plus(self.rules.lease) {
+            record_loss(&mut tx, &lost, now).await?;
+        }
         let what = self.decide(&mut tx, &lost).await?;
         match what {
             Lapse::Requeued => {
@@ -183,6 +210,7 @@ impl Lost {
             job: LiveJob::read(row)?,
             worker: row.read("worker_id", WorkerId::parse)?,
             epoch: row.count("epoch")?,
+            until: Moment(row.int("lease_until")?),
             timed_out: row.maybe_int("deadline")?.is_some_and(|deadline| deadline < now.0),
         })
     }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Store;
 use super::engine::{Fault, Row, Tx, args};
+use super::expire::ALWAYS;
 use super::id::{JobId, Moment, WorkerId};
 use super::journal::{self, Action, Actor, Change};
 
@@ -175,7 +176,7 @@ impl Store {
         journal::write(&mut tx, now, &change).await?;
         tx.commit().await?;
         for job in &jobs {
-            self.lapse(job, now).await?;
+            self.lapse(job, ALWAYS, now).await?;
         }
         Ok(jobs)
     }

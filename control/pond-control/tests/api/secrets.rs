@@ -45,7 +45,8 @@ pub(crate) fn the_vault_gets_a_new_key(start: &dyn Fn(Set) -> World) {
     assert_eq!(rotated, json!({"kid": kid, "rewrapped": 1, "records": {(kid.clone()): 1}}));
     assert_eq!(std::fs::metadata(&world.plane.vault).unwrap().permissions().mode() & 0o7777, 0o600);
     let (acme, name) = (project("acme"), Name::parse("KEY").unwrap());
-    let released = world.plane.store.release_credential(&acme, &name, &Actor::System, world.plane.now());
+    let released =
+        world.plane.store.release_credential(&acme, &name, (&Actor::System, None), world.plane.now());
     let value = world.block_on(released).unwrap().unwrap();
     assert_eq!(value.as_slice(), PLANTED.as_bytes());
 }

@@ -1,6 +1,6 @@
 //! Who holds a lease may do everything with it; who held one, nothing.
 
-use pond_control::store::{Actor, WorkerId};
+use pond_control::store::{Actor, Moment, WorkerId};
 use pond_control::ticker::{Pace, Ticked, tick};
 use pond_wire::orch::{self, Declined, Verdict};
 
@@ -31,7 +31,7 @@ pub(crate) async fn a_lease_that_is_over_is_good_for_nothing(world: &mut World) 
     let mut worker = world.worker().await;
     let offer = worker.begun().await;
     let envelope = finished(&mut worker, &offer).await;
-    let ticked = tick(&world.plane, Pace::default(), later(61)).await.unwrap();
+    let ticked = tick(&world.plane, Pace::default(), Moment(0), later(61)).await.unwrap();
     assert_eq!(ticked, Ticked { lapsed: 1, ..Ticked::default() });
     worthless(&mut worker, &offer, &envelope).await;
 

@@ -10,8 +10,11 @@
 
 mod bad_calls;
 mod disorder;
+mod hostile;
 mod joining;
 mod leases;
+#[path = "../store/raw.rs"]
+mod raw;
 mod relayed;
 mod results;
 mod routes;
@@ -19,6 +22,7 @@ mod secrets;
 #[path = "../store/server.rs"]
 #[expect(dead_code, reason = "the tests of the store need more of it")]
 mod server;
+mod steps;
 mod whole;
 mod worker;
 mod world;
@@ -76,6 +80,15 @@ on_both! {
     bad_calls: [
         a_request_passes_once_as_it_was_signed,
         bodies_are_capped_and_shaped,
+    ],
+    hostile: [
+        each_kind_of_call_replayed_has_no_second_effect,
+        a_poll_replayed_to_a_new_process_costs_time,
+        a_job_handed_to_another_worker_is_nobody_s,
+        a_result_forged_or_moved_is_no_result,
+        tags_and_capabilities_are_not_what_is_said_on_the_way,
+        the_feed_tells_no_secret,
+        forged_lines_of_the_feed_bring_nothing,
     ],
     relayed: [
         a_poll_that_waits_is_answered_when_a_job_comes,

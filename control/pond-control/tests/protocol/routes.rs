@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pond_control::store::{Actor, WorkerId};
+use pond_control::store::{Actor, Moment, WorkerId};
 use pond_control::ticker::{Pace, tick};
 use pond_policy::settings::Settings;
 use pond_policy::tier::Tier;
@@ -35,8 +35,8 @@ pub(crate) async fn what_nobody_may_take_says_why_and_ends(world: &mut World) {
     let why = "no worker offers sandbox.gvisor in pool:trusted".to_owned();
     assert_eq!(world.stage(&run).await, ("queued".to_owned(), why.clone()));
     let pace = Pace { unmatched: Duration::from_secs(60), ..Pace::default() };
-    assert_eq!(tick(&world.plane, pace, later(30)).await.unwrap().unmatched, 0);
-    assert_eq!(tick(&world.plane, pace, later(90)).await.unwrap().unmatched, 1);
+    assert_eq!(tick(&world.plane, pace, Moment(0), later(30)).await.unwrap().unmatched, 0);
+    assert_eq!(tick(&world.plane, pace, Moment(0), later(90)).await.unwrap().unmatched, 1);
     assert_eq!(world.stage(&run).await, ("failed".to_owned(), why));
 
     // A host that can enforce more now says so with its next poll.

@@ -29,6 +29,7 @@ pub(crate) struct World {
     address: String,
     ring: String,
     files: PathBuf,
+    clock: fn() -> Moment,
     listening: JoinHandle<()>,
 }
 
@@ -85,11 +86,21 @@ pub(crate) fn plain() -> String {
 
 impl World {
     pub(crate) async fn open(address: String, files: PathBuf, settings: Settings) -> Self {
+        Self::open_at(address, files, settings, clock).await
+    }
+
+    /// With a clock of the test's own.
+    pub(crate) async fn open_at(
+        address: String,
+        files: PathBuf,
+        settings: Settings,
+        clock: fn() -> Moment,
+    ) -> Self {
         let ring = KeyRing::generate().unwrap().to_text().to_string();
         let key = SigningKey::generate().unwrap();
-        let plane = plane(&address, &ring, key, &files, settings).await;
+        let plane = plane(&address, &ring, key, &files, (settings, clock)).await;
         let (at, listening) = listen(protocol::router(Arc::clone(&plane))).await;
-        Self { plane, at, address, ring, files, listening }
+        Self { plane, at, address, ring, files, clock, listening }
     }
 
     /// Another process with the same store and key.
@@ -97,7 +108,7 @@ impl World {
         self.listening.abort();
         self.plane.store.close().await;
         let key = SigningKey::from_pem(&self.plane.key.to_pem()).unwrap();
-        self.plane = plane(&self.address, &self.ring, key, &self.files, settings).await;
+        self.plane = plane(&self.address, &self.ring, key, &self.files, (settings, self.clock)).await;
         (self.at, self.listening) = listen(protocol::router(Arc::clone(&self.plane))).await;
     }
 
@@ -152,7 +163,7 @@ impl World {
 
     /// A statement of somebody who has the database, and not pond.
     pub(crate) async fn raw(&self, sql: &'static str) {
-        super::server::raw(&self.address, sql).await;
+        super::raw::raw(&self.address, sql).await;
     }
 }
 
@@ -161,7 +172,7 @@ async fn plane(
     ring: &str,
     key: SigningKey,
     files: &std::path::Path,
-    settings: Settings,
+    (settings, clock): (Settings, fn() -> Moment),
 ) -> Arc<Plane> {
     let ring = KeyRing::parse(ring).unwrap();
     let store = Store::open(address, ring, Rules::default(), clock()).await.unwrap();

@@ -42,7 +42,7 @@ pub(crate) async fn nothing_secret_is_written_down(world: &World) {
     let system = Actor::System;
     let (acme, key) = (project("acme"), name("K"));
     world.store.set_credential(Some(&acme), &key, b"planted-secret", &system, START).await.unwrap();
-    world.store.release_credential(&acme, &key, &system, at(1)).await.unwrap();
+    world.store.release_credential(&acme, &key, (&system, None), at(1)).await.unwrap();
     let audit = world.store.audit(None, Place::default(), 100).await.unwrap();
     let actions: Vec<Action> = audit.iter().map(|entry| entry.action).collect();
     assert_eq!(actions, [Action::ProjectCreated, Action::CredentialSet, Action::CredentialReleased]);

@@ -178,6 +178,39 @@ pub(crate) async fn a_worker_that_loses_many_jobs_gets_no_more(world: &World) {
     world.nothing_for(&bad, at(71)).await;
 }
 
+/// A control plane that was away has not heard who called; what lapsed meanwhile goes back, and nobody pays for it.
+pub(crate) async fn what_lapsed_while_nobody_listened_is_nobody_s_fault(world: &World) {
+    for _ in 0..3 {
+        world.submit(&document(&["a"])).await;
+    }
+    let worker = world.worker("w").await;
+    for offer in world.store.claim(&worker, 3, START).await.unwrap() {
+        world.store.acknowledge(&offer.lease, START).await.unwrap();
+    }
+    let lapsed = world.store.expire_heard(at(30), at(61)).await.unwrap();
+    let lapsed: Vec<Lapse> = lapsed.into_iter().map(|lapsed| lapsed.what).collect();
+    assert_eq!(lapsed, [Lapse::Requeued; 3]);
+    assert_eq!(world.store.worker(&worker).await.unwrap().unwrap().state, WorkerState::Active);
+    for offer in world.store.claim(&worker, 3, at(62)).await.unwrap() {
+        world.store.acknowledge(&offer.lease, at(62)).await.unwrap();
+    }
+    // From then on a whole lease has passed in which it could have called.
+    assert_eq!(world.store.expire_heard(at(62), at(123)).await.unwrap().len(), 3);
+    assert_eq!(world.store.worker(&worker).await.unwrap().unwrap().state, WorkerState::Quarantined);
+}
+
+/// A clock that was ahead and is set right does not keep a job with a worker that is gone.
+pub(crate) async fn a_clock_that_goes_back_keeps_no_job(world: &World) {
+    world.submit(&document(&["a"])).await;
+    let worker = world.worker("w").await;
+    let offer = world.started(&worker, at(3600)).await;
+    assert_eq!(world.store.shorten_leases(at(0)).await.unwrap(), 1);
+    assert_eq!(world.store.shorten_leases(at(0)).await.unwrap(), 0);
+    assert_eq!(world.store.expire(at(60)).await.unwrap(), []);
+    assert_eq!(world.store.expire(at(61)).await.unwrap()[0].what, Lapse::Requeued);
+    nothing_works(world, &offer.lease).await;
+}
+
 pub(crate) async fn a_job_given_back_counts_for_nobody(world: &World) {
     let run = world.submit(&document(&["a"])).await;
     let worker = world.worker("w").await;

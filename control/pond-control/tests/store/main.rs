@@ -18,6 +18,7 @@ mod leasing;
 mod logs;
 mod migrating;
 mod projects;
+mod raw;
 mod routing;
 mod secrets;
 mod server;
@@ -72,6 +73,8 @@ conformance! {
         a_job_that_costs_three_workers_is_given_up,
         a_worker_that_loses_many_jobs_gets_no_more,
         a_job_given_back_counts_for_nobody,
+        what_lapsed_while_nobody_listened_is_nobody_s_fault,
+        a_clock_that_goes_back_keeps_no_job,
         a_job_its_worker_does_not_run_is_over,
     ],
     completing: [

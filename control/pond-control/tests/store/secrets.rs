@@ -10,7 +10,7 @@ pub(crate) async fn a_value_goes_in_and_comes_out_for_its_project_only(world: &W
     let system = Actor::System;
     let store = &world.store;
     let released = async |project| {
-        let value = store.release_credential(project, &key, &system, at(1)).await.unwrap();
+        let value = store.release_credential(project, &key, (&system, None), at(1)).await.unwrap();
         value.map(|value| String::from_utf8(value.to_vec()).unwrap())
     };
     assert_eq!(released(&acme).await, None);
@@ -36,10 +36,10 @@ pub(crate) async fn a_record_that_was_moved_does_not_open(world: &World) {
     // Somebody who can write to the database gives one tenant the other's value.
     let swap = "UPDATE credential SET value = (SELECT value FROM credential WHERE project = 'acme') WHERE project = 'other'";
     world.raw(swap).await;
-    let opened = world.store.release_credential(&other, &key, &system, at(1)).await;
+    let opened = world.store.release_credential(&other, &key, (&system, None), at(1)).await;
     assert!(matches!(opened, Err(CredentialFault::Vault(VaultFault::Sealed))));
     world.raw("UPDATE credential SET project = 'third' WHERE project = 'acme'").await;
-    let opened = world.store.release_credential(&project("third"), &key, &system, at(1)).await;
+    let opened = world.store.release_credential(&project("third"), &key, (&system, None), at(1)).await;
     assert!(matches!(opened, Err(CredentialFault::Vault(VaultFault::Sealed))));
 }
 
@@ -64,6 +64,7 @@ pub(crate) async fn rotation_reaches_every_record(world: &World) {
     let mut ring = KeyRing::parse(&text).unwrap();
     ring.forget(old, records.get(&old).copied().unwrap_or(0)).unwrap();
     assert_eq!(world.store.rotate(ring, &system, at(3)).await.unwrap().rewrapped, 0);
-    let value = world.store.release_credential(&acme, &name("K1"), &system, at(4)).await.unwrap().unwrap();
+    let value =
+        world.store.release_credential(&acme, &name("K1"), (&system, None), at(4)).await.unwrap().unwrap();
     assert_eq!(value.as_slice(), b"value");
 }

@@ -9,7 +9,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use sqlx::Connection as _;
 use tempfile::TempDir;
 
 /// The longest anything is waited for; a loaded machine is slow.
@@ -30,7 +29,8 @@ pub(crate) struct Server {
     programs: PathBuf,
     owner: Option<(u32, u32)>,
     disk: Disk,
-    process: Option<Child>,
+    /// While it is there.
+    pub(crate) process: Option<Child>,
 }
 
 impl Server {
@@ -69,7 +69,7 @@ impl Server {
 
     /// Kills every process of it at once, as a power cut would.
     pub(crate) fn kill(&mut self) {
-        let mut process = self.process.take().unwrap();
+        let Some(mut process) = self.process.take() else { return };
         let group = Pid::from_child(&process);
         kill_process_group(group, Signal::KILL).unwrap();
         process.wait().unwrap();
@@ -147,18 +147,4 @@ fn owner() -> (u32, u32) {
         String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().unwrap()
     };
     (number("-u"), number("-g"))
-}
-
-/// A statement of somebody who has the database, and not pond.
-pub(crate) async fn raw(address: &str, sql: &'static str) {
-    if let Some(path) = address.strip_prefix("sqlite:") {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-        let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
-        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-    } else {
-        let mut connection = sqlx::PgConnection::connect(address).await.unwrap();
-        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-    }
 }

@@ -162,7 +162,7 @@ impl World {
 
     /// A statement of somebody who has the database, and not pond.
     pub(crate) async fn raw(&self, sql: &'static str) {
-        super::server::raw(&self.address, sql).await;
+        super::raw::raw(&self.address, sql).await;
     }
 
     /// `name state reason` of each stage, and the run's state.

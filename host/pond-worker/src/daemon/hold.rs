@@ -29,6 +29,8 @@ use crate::meant::Meant;
 const BEAT: Duration = Duration::from_secs(5);
 /// How long a job whose lease is lost may take to be gone.
 const GRACE: Duration = Duration::from_secs(40);
+/// Before a worker that gave a job back asks for another, which may be the same.
+const BREATH: Duration = Duration::from_secs(1);
 
 /// What is to become of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +112,12 @@ pub(super) async fn hold(
     let lost = match end {
         End::Done(done) => {
             if let Err(fault) = &done {
-                decline(&held, fault.declined()).await;
+                let declined = fault.declined();
+                let breathes = matches!(declined, Some(Declined::GivenBack {}));
+                decline(&held, declined).await;
+                if breathes {
+                    tokio::time::sleep(BREATH).await;
+                }
             }
             return done;
         }
@@ -142,6 +149,7 @@ impl JobFault {
     /// What is said of a job that has no result: nothing where something of it may have run, or where the lease is over.
     fn declined(&self) -> Option<Declined> {
         let code = match self {
+            Self::Source(fault) if fault.may_pass() => return Some(Declined::GivenBack {}),
             Self::Source(_) => "source_failed",
             Self::Withheld { .. } | Self::Release(..) | Self::Seal(_) => "credential_withheld",
             Self::Failed { code, .. } => code,

@@ -19,6 +19,9 @@ use crate::link::{Link, LinkFault, Reply, whole};
 /// How long a call may take that the server answers at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 const MOST_PROBLEM: usize = 64 << 10;
+/// Refusals that do not last: a clock that is off is set right, a memory that is full empties, and a request that somebody sent
+/// twice on the way is sent anew under another number. Anything else stays refused.
+const PASSING: [&str; 3] = ["request_time", "request_flood", "request_replayed"];
 
 /// Who this worker is, and whom it believes.
 #[derive(Debug)]
@@ -103,8 +106,7 @@ pub(super) async fn accepted(reply: Reply<'_>) -> Result<Reply<'_>, CallFault> {
     let is_refusal = status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS;
     let body = reply.bytes(MOST_PROBLEM, PATIENCE).await?;
     match serde_json::from_slice::<Problem>(&body) {
-        // A clock that is off is set right, and a memory that is full empties; anything else stays refused.
-        Ok(Problem { code }) if is_refusal && !matches!(code.as_str(), "request_time" | "request_flood") => {
+        Ok(Problem { code }) if is_refusal && !PASSING.contains(&code.as_str()) => {
             Err(CallFault::Refused { status, code })
         }
         Ok(_) | Err(_) => Err(CallFault::Unready(status)),

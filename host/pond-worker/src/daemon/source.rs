@@ -25,6 +25,8 @@ use crate::unpack::{UnpackFault, unpack};
 
 /// How long a server may be silent in the middle of a bundle.
 const SILENCE: Duration = Duration::from_secs(60);
+/// The code of a token that was redeemed before.
+const TOKEN_SPENT: &str = "bundle_token";
 /// Pieces that wait to be decrypted.
 const AHEAD: usize = 16;
 
@@ -70,6 +72,25 @@ impl SourceFault {
             Self::Unpack(_) | Self::Place(_) | Self::Gone => "source_unpack",
             Self::Input => "input_mismatch",
             Self::Empty(fault) => fault.code(),
+        }
+    }
+}
+
+impl SourceFault {
+    /// Whether another try may go well: something broke on the way, or the answer to the one redemption got lost.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Call(CallFault::Refused { code, .. }) => code == TOKEN_SPENT,
+            Self::Call(fault) => fault.may_pass(),
+            Self::Link(_) | Self::Head(_) | Self::Gone => true,
+            Self::Withheld(_)
+            | Self::Release(_)
+            | Self::Key(_)
+            | Self::TooLarge { .. }
+            | Self::Unpack(_)
+            | Self::Place(_)
+            | Self::Input
+            | Self::Empty(_) => false,
         }
     }
 }
