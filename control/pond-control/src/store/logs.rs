@@ -86,10 +86,10 @@ impl Store {
             return Err(LogFault::Size);
         }
         let mut tx = self.engine.write().await?;
-        let sql = tx.dialect().hold_lease();
-        let held = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?;
-        held.ok_or(LogFault::Stale)?;
-        let head = head(&mut tx, lease, chunk.stream).await?;
+        let sql = tx.dialect().hold_lease_and_log();
+        let args = args![&lease.job, &lease.worker, lease.epoch, chunk.stream.name()];
+        let held = tx.row(sql, args).await?.ok_or(LogFault::Stale)?;
+        let head = Appended::read(&held, lease, chunk.stream)?;
         if chunk.sequence < head.next_sequence {
             return compare(tx, lease, chunk, head).await;
         }
@@ -112,8 +112,8 @@ impl Store {
         from: u64,
         limit: u32,
     ) -> Result<Vec<LogPiece>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let rows = tx
+        let rows = self
+            .engine
             .rows(
                 "SELECT seq, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND seq >= $3
                    AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
@@ -132,8 +132,8 @@ impl Store {
         offset: u64,
         limit: u32,
     ) -> Result<Vec<LogPart>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let rows = tx
+        let rows = self
+            .engine
             .rows(
                 "SELECT epoch, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND start + size > $3
                    AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
@@ -152,29 +152,47 @@ impl Store {
         from: u64,
         limit: u32,
     ) -> Result<Vec<LogPiece>, Fault> {
-        let mut tx = self.engine.read().await?;
         let sql = "SELECT seq, start, bytes FROM log_chunk
                    WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq >= $4 ORDER BY seq LIMIT $5";
         let args = args![&lease.job, lease.epoch, stream.name(), from, i64::from(limit)];
-        tx.rows(sql, args).await?.iter().map(LogPiece::read).collect()
+        self.engine.rows(sql, args).await?.iter().map(LogPiece::read).collect()
     }
 
     /// Which streams have a piece under this lease.
     pub async fn lease_streams(&self, lease: &Lease) -> Result<Vec<Stream>, Fault> {
-        let mut tx = self.engine.read().await?;
         let sql = "SELECT DISTINCT stream FROM log_chunk WHERE job_id = $1 AND epoch = $2";
-        let rows = tx.rows(sql, args![&lease.job, lease.epoch]).await?;
+        let rows = self.engine.rows(sql, args![&lease.job, lease.epoch]).await?;
         rows.iter().map(|row| row.read("stream", Stream::from_name)).collect()
     }
 
     /// Where a stream of this lease stands: what a result has to agree with.
     pub async fn log_head(&self, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
-        let mut tx = self.engine.read().await?;
-        head(&mut tx, lease, stream).await
+        let sql = "SELECT seq, start + size AS finish, chain FROM log_chunk
+                   WHERE job_id = $1 AND epoch = $2 AND stream = $3 ORDER BY seq DESC LIMIT 1";
+        let row = self.engine.row(sql, args![&lease.job, lease.epoch, stream.name()]).await?;
+        row.map_or_else(|| Ok(Appended::begin(lease, stream)), |row| Appended::read(&row, lease, stream))
     }
 }
 
 impl Appended {
+    /// Before the first piece; the chain begins as whoever signs the result computes it.
+    fn begin(lease: &Lease, stream: Stream) -> Self {
+        let chain = Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head;
+        Self { next_sequence: 0, next_offset: 0, chain }
+    }
+
+    /// After the piece this row has, if it has one.
+    fn read(row: &Row, lease: &Lease, stream: Stream) -> Result<Self, Fault> {
+        if row.maybe_int("seq")?.is_none() {
+            return Ok(Self::begin(lease, stream));
+        }
+        Ok(Self {
+            next_sequence: row.count("seq")?.saturating_add(1),
+            next_offset: row.count("finish")?,
+            chain: row.digest("chain")?,
+        })
+    }
+
     fn after(self, chunk: Chunk<'_>) -> Result<Self, LogFault> {
         let size = u64::try_from(chunk.bytes.len()).map_err(|_| LogFault::Size)?;
         let next_offset = self.next_offset.saturating_add(size);
@@ -201,29 +219,6 @@ impl LogPiece {
     fn read(row: &Row) -> Result<Self, Fault> {
         Ok(Self { sequence: row.count("seq")?, offset: row.count("start")?, bytes: row.bytes("bytes")? })
     }
-}
-
-async fn head(tx: &mut Tx, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
-    let row = tx
-        .row(
-            "SELECT seq, start + size AS finish, chain FROM log_chunk
-             WHERE job_id = $1 AND epoch = $2 AND stream = $3 ORDER BY seq DESC LIMIT 1",
-            args![&lease.job, lease.epoch, stream.name()],
-        )
-        .await?;
-    Ok(match row {
-        None => Appended { next_sequence: 0, next_offset: 0, chain: begin(lease, stream) },
-        Some(row) => Appended {
-            next_sequence: row.count("seq")? + 1,
-            next_offset: row.count("finish")?,
-            chain: row.digest("chain")?,
-        },
-    })
-}
-
-/// The chain before the first piece, as whoever signs the result computes it.
-fn begin(lease: &Lease, stream: Stream) -> Digest {
-    Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head
 }
 
 /// False when another request put a piece there first.
