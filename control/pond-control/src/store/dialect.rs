@@ -89,20 +89,14 @@ impl Dialect {
         }
     }
 
-    /// A running job's lease that does not end while this transaction writes under it, and the last piece of one of its streams.
-    pub(super) fn hold_lease_and_log(self) -> &'static str {
+    /// A running job's lease that does not end while this transaction writes under it.
+    pub(super) fn hold_lease(self) -> &'static str {
         match self {
             Self::Sqlite => {
-                "SELECT seq, finish, last.chain AS chain FROM job LEFT JOIN (
-                     SELECT seq, start + size AS finish, chain FROM log_chunk
-                     WHERE job_id = $1 AND epoch = $3 AND stream = $4 ORDER BY seq DESC LIMIT 1) AS last ON true
-                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running'"
+                "SELECT id FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running'"
             }
             Self::Postgres => {
-                "SELECT seq, finish, last.chain AS chain FROM job LEFT JOIN (
-                     SELECT seq, start + size AS finish, chain FROM log_chunk
-                     WHERE job_id = $1 AND epoch = $3 AND stream = $4 ORDER BY seq DESC LIMIT 1) AS last ON true
-                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' FOR SHARE OF job"
+                "SELECT id FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' FOR SHARE"
             }
         }
     }

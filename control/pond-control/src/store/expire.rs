@@ -73,52 +73,38 @@ impl Store {
             )
             .await?;
         let Some(lost) = row.map(|row| Lost::read(&row, now)).transpose()? else { return Ok(None) };
-        let what =
-            self.end_lease(&mut tx, &mut run, &lost, (&Actor::System, "the lease lapsed"), now).await?;
+        record_loss(&mut tx, &lost, now).await?;
+        let what = self.decide(&mut tx, &lost).await?;
+        match what {
+            Lapse::Requeued => {
+                requeue(&mut tx, &run, &lost.job, (&Actor::System, "the lease lapsed"), now).await?;
+            }
+            Lapse::TimedOut => {
+                give_up(&mut tx, &mut run, &lost, Event::TimeOut, "its time was up", now).await?
+            }
+            Lapse::Poisoned => {
+                let reason = "too many workers were lost on it";
+                give_up(&mut tx, &mut run, &lost, Event::Poison, reason, now).await?;
+            }
+            Lapse::Cancelled => {
+                give_up(&mut tx, &mut run, &lost, Event::Cancel, "the run was cancelled", now).await?;
+            }
+        }
         tx.commit().await?;
         Ok(Some(Lapsed { job: job.clone(), worker: lost.worker, what }))
     }
 
-    /// The worker says that its job was killed under it: what the lapse of the lease would bring, at once.
+    /// The worker says that its job was killed under it: the lease lapses now.
     pub async fn lose(&self, lease: &Lease, now: Moment) -> Result<(), LeaseFault> {
         let mut tx = self.engine.write().await?;
-        let mut run = HeldRun::of_job(&mut tx, &lease.job).await?.ok_or(LeaseFault::Stale)?;
-        let row = tx
-            .row(
-                "SELECT id, stage_id, class_id, attempt, state, cancel, worker_id, epoch, deadline FROM job
-                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'",
-                args![&lease.job, &lease.worker, lease.epoch],
-            )
-            .await?
-            .ok_or(LeaseFault::Stale)?;
-        let lost = Lost::read(&row, now)?;
-        let actor = Actor::Worker(lease.worker.clone());
-        self.end_lease(&mut tx, &mut run, &lost, (&actor, "its worker lost it"), now).await?;
-        tx.commit().await?;
-        Ok(self.judge(&lease.worker, now).await?)
-    }
-
-    async fn end_lease(
-        &self,
-        tx: &mut Tx,
-        run: &mut HeldRun,
-        lost: &Lost,
-        (actor, why): (&Actor, &str),
-        now: Moment,
-    ) -> Result<Lapse, Fault> {
-        record_loss(tx, lost, now).await?;
-        let what = self.decide(tx, lost).await?;
-        match what {
-            Lapse::Requeued => requeue(tx, run, &lost.job, (actor, why), now).await?,
-            Lapse::TimedOut => give_up(tx, run, lost, Event::TimeOut, "its time was up", now).await?,
-            Lapse::Poisoned => {
-                give_up(tx, run, lost, Event::Poison, "too many workers were lost on it", now).await?;
-            }
-            Lapse::Cancelled => {
-                give_up(tx, run, lost, Event::Cancel, "the run was cancelled", now).await?;
-            }
+        let sql = "UPDATE job SET lease_until = $4 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'";
+        let over = Moment(now.0.saturating_sub(1));
+        if tx.run(sql, args![&lease.job, &lease.worker, lease.epoch, over]).await? == 0 {
+            return Err(LeaseFault::Stale);
         }
-        Ok(what)
+        tx.commit().await?;
+        self.lapse(&lease.job, now).await?;
+        Ok(self.judge(&lease.worker, now).await?)
     }
 
     async fn decide(&self, tx: &mut Tx, lost: &Lost) -> Result<Lapse, Fault> {

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::Store;
 use super::engine::{Fault, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, after};
-use super::id::{JobId, Moment, RunId, StageId, WorkerId};
-use super::journal::{self, Action, Actor, Change};
+use super::id::{JobId, Moment, WorkerId};
+use super::journal::{Action, Actor};
 
 /// The right to work on a job, until it lapses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,46 +48,50 @@ impl Store {
     /// The worker starts the job. Said twice it is the same.
     pub async fn acknowledge(&self, lease: &Lease, now: Moment) -> Result<Renewed, LeaseFault> {
         let mut tx = self.engine.write().await?;
-        if let Some(started) = self.start(&mut tx, lease, now).await? {
+        let row = tx
+            .row(
+                "SELECT state, lease_until, deadline, cancel FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3",
+                args![&lease.job, &lease.worker, lease.epoch],
+            )
+            .await?
+            .ok_or(LeaseFault::Stale)?;
+        let (until, cancel) = (Moment(row.int("lease_until")?), row.int("cancel")? != 0);
+        if row.read("state", State::from_name)? == State::Running {
             tx.commit().await?;
-            return Ok(started);
+            return Ok(Renewed { until, cancel });
         }
-        let sql = "SELECT lease_until, cancel FROM job
-                   WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running'";
-        let row =
-            tx.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?.ok_or(LeaseFault::Stale)?;
-        let before = Renewed { until: Moment(row.int("lease_until")?), cancel: row.int("cancel")? != 0 };
+        if until < now {
+            return Err(LeaseFault::Stale);
+        }
+        let until = self.start(&mut tx, lease, now).await?;
         tx.commit().await?;
-        Ok(before)
+        Ok(Renewed { until, cancel })
     }
 
-    /// Nothing where the lease does not wait for this word, or no longer. Like a claim it moves one job and nothing else of its
-    /// run: it needs no hold on the run.
-    async fn start(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Option<Renewed>, LeaseFault> {
+    async fn start(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Moment, LeaseFault> {
         after(State::Leased, &[Event::Start])?;
-        let until = now.plus(self.rules.lease);
+        let run = HeldRun::of_job(tx, &lease.job).await?.ok_or(LeaseFault::Stale)?;
         let started = tx
             .row(
                 "UPDATE job SET state = 'running',
                     deadline = (SELECT timeout_ms FROM stage WHERE stage.id = job.stage_id) + $5, lease_until = $4
-                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'leased' AND lease_until >= $6
-                 RETURNING stage_id, run_id, cancel, (SELECT project FROM run WHERE run.id = job.run_id) AS project",
-                args![&lease.job, &lease.worker, lease.epoch, until, now.plus(self.rules.grace), now],
+                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'leased'
+                 RETURNING id, stage_id, class_id, attempt, state, cancel",
+                args![
+                    &lease.job,
+                    &lease.worker,
+                    lease.epoch,
+                    now.plus(self.rules.lease),
+                    now.plus(self.rules.grace)
+                ],
             )
-            .await?;
-        let Some(row) = started else { return Ok(None) };
-        let (stage, run) = (row.read("stage_id", StageId::parse)?, row.read("run_id", RunId::parse)?);
-        let change = Change {
-            actor: &Actor::Worker(lease.worker.clone()),
-            action: Action::StageRunning,
-            project: Some(&row.text("project")?),
-            run: Some(&run),
-            stage: Some(&stage),
-            subject: stage.as_str(),
-            detail: json!({"job": lease.job.as_str(), "epoch": lease.epoch}),
-        };
-        journal::write(tx, now, &change).await?;
-        Ok(Some(Renewed { until, cancel: row.int("cancel")? != 0 }))
+            .await?
+            .ok_or(LeaseFault::Stale)?;
+        let job = LiveJob::read(&started)?;
+        let actor = Actor::Worker(lease.worker.clone());
+        let detail = json!({"job": lease.job.as_str(), "epoch": lease.epoch});
+        run.tell(tx, (&actor, Action::StageRunning), &job.stage, detail, now).await?;
+        Ok(now.plus(self.rules.lease))
     }
 
     /// Renews the lease of a running job, never past its deadline, and keeps what the job has used up: never less than it was.

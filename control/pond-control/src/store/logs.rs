@@ -86,10 +86,10 @@ impl Store {
             return Err(LogFault::Size);
         }
         let mut tx = self.engine.write().await?;
-        let sql = tx.dialect().hold_lease_and_log();
-        let args = args![&lease.job, &lease.worker, lease.epoch, chunk.stream.name()];
-        let held = tx.row(sql, args).await?.ok_or(LogFault::Stale)?;
-        let head = Appended::read(&held, lease, chunk.stream)?;
+        let sql = tx.dialect().hold_lease();
+        let held = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?;
+        held.ok_or(LogFault::Stale)?;
+        let head = head(&mut tx, lease, chunk.stream).await?;
         if chunk.sequence < head.next_sequence {
             return compare(tx, lease, chunk, head).await;
         }
@@ -167,32 +167,12 @@ impl Store {
 
     /// Where a stream of this lease stands: what a result has to agree with.
     pub async fn log_head(&self, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
-        let sql = "SELECT seq, start + size AS finish, chain FROM log_chunk
-                   WHERE job_id = $1 AND epoch = $2 AND stream = $3 ORDER BY seq DESC LIMIT 1";
-        let row = self.engine.row(sql, args![&lease.job, lease.epoch, stream.name()]).await?;
-        row.map_or_else(|| Ok(Appended::begin(lease, stream)), |row| Appended::read(&row, lease, stream))
+        let mut tx = self.engine.read().await?;
+        head(&mut tx, lease, stream).await
     }
 }
 
 impl Appended {
-    /// Before the first piece; the chain begins as whoever signs the result computes it.
-    fn begin(lease: &Lease, stream: Stream) -> Self {
-        let chain = Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head;
-        Self { next_sequence: 0, next_offset: 0, chain }
-    }
-
-    /// After the piece this row has, if it has one.
-    fn read(row: &Row, lease: &Lease, stream: Stream) -> Result<Self, Fault> {
-        if row.maybe_int("seq")?.is_none() {
-            return Ok(Self::begin(lease, stream));
-        }
-        Ok(Self {
-            next_sequence: row.count("seq")?.saturating_add(1),
-            next_offset: row.count("finish")?,
-            chain: row.digest("chain")?,
-        })
-    }
-
     fn after(self, chunk: Chunk<'_>) -> Result<Self, LogFault> {
         let size = u64::try_from(chunk.bytes.len()).map_err(|_| LogFault::Size)?;
         let next_offset = self.next_offset.saturating_add(size);
@@ -219,6 +199,29 @@ impl LogPiece {
     fn read(row: &Row) -> Result<Self, Fault> {
         Ok(Self { sequence: row.count("seq")?, offset: row.count("start")?, bytes: row.bytes("bytes")? })
     }
+}
+
+async fn head(tx: &mut Tx, lease: &Lease, stream: Stream) -> Result<Appended, Fault> {
+    let row = tx
+        .row(
+            "SELECT seq, start + size AS finish, chain FROM log_chunk
+             WHERE job_id = $1 AND epoch = $2 AND stream = $3 ORDER BY seq DESC LIMIT 1",
+            args![&lease.job, lease.epoch, stream.name()],
+        )
+        .await?;
+    Ok(match row {
+        None => Appended { next_sequence: 0, next_offset: 0, chain: begin(lease, stream) },
+        Some(row) => Appended {
+            next_sequence: row.count("seq")? + 1,
+            next_offset: row.count("finish")?,
+            chain: row.digest("chain")?,
+        },
+    })
+}
+
+/// The chain before the first piece, as whoever signs the result computes it.
+fn begin(lease: &Lease, stream: Stream) -> Digest {
+    Chain::begin(lease.job.as_str(), lease.epoch, stream).at().head
 }
 
 /// False when another request put a piece there first.

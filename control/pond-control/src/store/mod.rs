@@ -7,7 +7,7 @@
 //!   that is over matches nothing. Results are accepted once: the same bytes again are a replay, anything else is stale.
 //! - Time is a value the caller passes in. No clock of a worker decides anything.
 //! - Whoever changes the stages of a run holds the run's row first, then the job's. A claim takes a job's row only, and never
-//!   waits for one; so does the word that a job begins. That order is what keeps Postgres free of deadlocks.
+//!   waits for one. That order is what keeps Postgres free of deadlocks.
 //! - Text that came from outside reaches a statement as a parameter; every statement is a literal.
 
 mod bundle;

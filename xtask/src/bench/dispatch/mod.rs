@@ -115,7 +115,7 @@ fn first(stand: &Stand, runs: u32) -> Result<Row> {
     Ok(Row { name: page::FIRST, times: Sample::of(times).context("no run was asked for")? })
 }
 
-const PEERS: [&str; 3] = ["pg-boss@10.4.2", "graphile-worker@0.16.6", "pg@8.22.0"];
+const PEERS: [&str; 3] = ["pg-boss@10.4.2", "graphile-worker@0.16.6", "pg@8.23.1"];
 
 fn rates(stand: &Stand, args: &DispatchArgs) -> Result<Vec<Rate>> {
     let place = stand.root.join("target/xtask/dispatch-peers");

@@ -95,7 +95,8 @@ fn idle(roles: &[Held]) -> String {
     let control = roles.iter().filter(|held| ["serve", "up"].contains(&held.role));
     let goal = |held: &Held| (format!("`pond {}`, MiB", held.role), mib(held.proportional), 40.0);
     format!(
-        "## Memory of each role, idle\n\nMiB after a start and five seconds without work, PSS and RSS.\n\n\
+        "## Memory of each role, idle\n\nMiB of all its processes after a start and five seconds without work, PSS and RSS; a worker has the process of its \
+         next job waiting.\n\n\
          | role | PSS | RSS |\n|---|--:|--:|\n{}\n{}",
         roles.iter().map(line).collect::<String>(),
         goals(&control.map(goal).collect::<Vec<_>>())

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::super::census::descendants;
 use super::super::driver::Driver;
 use super::super::idle::{proportional_kib, resident_kib};
 use super::super::stand::{Stand, read};
@@ -39,7 +40,7 @@ pub(super) struct Up {
     pub(super) token: String,
 }
 
-/// What one role holds, in KiB.
+/// What one role holds with all its processes, in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) role: &'static str,
@@ -156,6 +157,10 @@ pub(super) fn idle(stand: &Stand) -> Result<Vec<Held>> {
 
 fn held(role: &'static str, process: &Role) -> Result<Held> {
     std::thread::sleep(REST);
-    let pid = process.0.id();
-    Ok(Held { role, proportional: proportional_kib(pid)?, resident: resident_kib(pid)? })
+    let (mut proportional, mut resident) = (0, 0);
+    for pid in descendants(process.0.id())? {
+        proportional += proportional_kib(pid)?;
+        resident += resident_kib(pid)?;
+    }
+    Ok(Held { role, proportional, resident })
 }
