@@ -1,6 +1,7 @@
 //! Jobs of a daemon that was killed: their directories say which leases it had. Each is handed in as soon as nothing works on it any
 //! more, so that nobody waits for the lease to lapse; it counts as lost all the same.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pond_wire::orch::{Decline, DeclineReply, Declined, Id, Lease, Route, Version};
@@ -13,14 +14,15 @@ use crate::because;
 /// How often it is looked whether the process of a dead daemon's job has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-pub(super) async fn hand_in(daemon: &Daemon, left: &Left) {
+/// `unfinished` are the runs of such jobs: what nobody will tell any more goes with the last word about its job.
+pub(super) async fn hand_in(daemon: &Daemon, left: &Left, unfinished: &[PathBuf]) {
     while left.is_in_use() {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     if let Ok(job) = Id::try_from(left.job.clone()) {
         tell(daemon, Lease { job, epoch: left.epoch }).await;
     }
-    if let Err(fault) = left.remove() {
+    if let Err(fault) = left.remove().and_then(|()| daemon.place.forget(unfinished)) {
         (daemon.log)("desk_left", &[("job", &left.job), ("error", &because(&fault))]);
     }
 }

@@ -105,9 +105,10 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
     };
     // Before the first job: afterwards nobody could tell whose is whose.
     let mut handing_in = JoinSet::new();
+    let unfinished: Arc<[PathBuf]> = daemon.place.unfinished().into();
     for left in daemon.place.left() {
-        let daemon = Arc::clone(&daemon);
-        handing_in.spawn(async move { left::hand_in(&daemon, &left).await });
+        let (daemon, unfinished) = (Arc::clone(&daemon), Arc::clone(&unfinished));
+        handing_in.spawn(async move { left::hand_in(&daemon, &left, &unfinished).await });
     }
     daemon.spare.fill(&daemon.executable);
     let mut jobs = JoinSet::new();

@@ -110,13 +110,17 @@ impl Place {
                 remove(&path)?;
             }
         }
-        let state = StateDir::open(&self.state())?;
-        let live = recorded(&state)?;
-        for path in entries(&state.runs())? {
+        self.forget(&entries(&StateDir::open(&self.state())?.runs())?)
+    }
+
+    /// Removes those of these runs that are over.
+    pub(super) fn forget(&self, runs: &[PathBuf]) -> Result<(), PlaceFault> {
+        let live = recorded(&StateDir::open(&self.state())?)?;
+        for path in runs.iter().filter(|path| path.exists()) {
             let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
             let name = name.and_then(|name| JobName::try_from(name).ok());
             if name.is_none_or(|name| !live.iter().any(|other| other.as_str() == name.as_str())) {
-                remove(&path)?;
+                remove(path)?;
             }
         }
         Ok(())
@@ -126,6 +130,11 @@ impl Place {
     pub(super) fn left(&self) -> Vec<Left> {
         let paths = entries(&self.jobs()).unwrap_or_default();
         paths.iter().filter_map(|path| Left::of(path)).collect()
+    }
+
+    /// Runs of daemons before this one that were not over when it took the place.
+    pub(super) fn unfinished(&self) -> Vec<PathBuf> {
+        entries(&self.state().join("runs")).unwrap_or_default()
     }
 
     pub(super) fn desk(&self, job: &str, epoch: u64) -> Result<Desk, PlaceFault> {
