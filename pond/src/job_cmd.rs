@@ -27,8 +27,13 @@ pub(crate) fn main(launcher: Begun) -> ExitCode {
 
 fn job(launcher: Begun) -> anyhow::Result<ExitCode> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let received = order::receive(UnixStream::from(socket));
-    let (order, secrets, wires) = received.context("no order; a worker's daemon starts `pond job`")?;
+    let (order, secrets, wires) = match order::receive(UnixStream::from(socket)) {
+        // Whoever would have given an order is gone, and nobody is left to hear of it.
+        Err(fault) if fault.kind() == std::io::ErrorKind::UnexpectedEof => {
+            return Ok(ExitCode::from(REFUSED));
+        }
+        received => received.context("no order; a worker's daemon starts `pond job`")?,
+    };
     // A daemon that starts meanwhile sees that somebody still works here.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let in_use = open(&order.checkout, flags, Mode::empty()).context("opening the source")?;

@@ -19,7 +19,7 @@ use pond_control::store::{Actor, Grant, WorkerId, WorkerState};
 use pond_policy::tier::Tier;
 use pond_seal::Digest;
 use pond_seal::enroll::JoinToken;
-use pond_worker::daemon::{Daemon, Phase, Place, Session, look, run};
+use pond_worker::daemon::{Daemon, Phase, Place, Session, Spare, look, run};
 use pond_worker::link::Link;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
@@ -101,6 +101,7 @@ async fn work(
         slots: args.jobs.map_or(cores, usize::from),
         log,
         changed: Notify::new(),
+        spare: Spare::default(),
     };
     log("working", &[("worker", &daemon.session.worker), ("capabilities", &capabilities.join(" "))]);
     run(Arc::new(daemon), capabilities, phase).await;

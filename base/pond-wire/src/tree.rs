@@ -69,6 +69,11 @@ pub struct TreeCaps {
     pub bytes: u64,
 }
 
+impl TreeCaps {
+    /// Of a source, at both ends of its way.
+    pub const SOURCE: Self = Self { entries: 200_000, bytes: 4 << 30 };
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TreeFault {
     #[error("an entry of unknown kind {0}")]

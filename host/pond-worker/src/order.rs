@@ -81,7 +81,10 @@ pub fn send(
 /// Takes over what [`send`] sent from the other end.
 pub fn receive(socket: UnixStream) -> io::Result<(JobOrder, Vec<NamedSecret>, Wires)> {
     let mut first = [0];
-    let (_, descriptors) = pond_sys::socket::receive(&socket, &mut first)?;
+    let (length, descriptors) = pond_sys::socket::receive(&socket, &mut first)?;
+    if length == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     let [stdout, stderr]: [OwnedFd; 2] =
         descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     let (order, secrets) = read(&mut &socket)?;

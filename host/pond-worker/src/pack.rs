@@ -21,7 +21,7 @@ use crate::digest::Hashing;
 use crate::path::{join, quoted};
 
 /// What a whole source may have.
-pub const CAPS: TreeCaps = TreeCaps { entries: 1_000_000, bytes: 16 << 30 };
+pub const CAPS: TreeCaps = TreeCaps::SOURCE;
 const PIECE: usize = 64 << 10;
 const NAMED: usize = 20;
 

@@ -48,7 +48,7 @@ pub(crate) struct SubmitArgs {
     /// How often a stage that failed is tried again.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10))]
     retries: u32,
-    /// A name for this submission: sent again with the same document, without a source, it makes no second run.
+    /// A name for this submission: sent again with the same document and source, it makes no second run.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Print JSON.

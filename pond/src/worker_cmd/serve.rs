@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use pond_worker::daemon::{Daemon, Phase, Place, look, run};
+use pond_worker::daemon::{Daemon, Phase, Place, Spare, look, run};
 use tokio::sync::{Notify, watch};
 
 use super::membership::Membership;
@@ -39,6 +39,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         slots: args.jobs.map_or(cores, usize::from),
         log,
         changed: Notify::new(),
+        spare: Spare::default(),
     };
     let signals = SetAside::new()?;
     runtime()?.block_on(async {

@@ -63,9 +63,17 @@ fn field(fields: &BTreeMap<String, i64>, name: &str) -> Result<i64> {
     fields.get(name).copied().with_context(|| format!("/proc/meminfo has no {name}"))
 }
 
-fn proportional_kib(pid: u32) -> Result<i64> {
+pub(super) fn proportional_kib(pid: u32) -> Result<i64> {
+    of_process(pid, "Pss:")
+}
+
+pub(super) fn resident_kib(pid: u32) -> Result<i64> {
+    of_process(pid, "Rss:")
+}
+
+fn of_process(pid: u32, field: &str) -> Result<i64> {
     let rollup = read(&format!("/proc/{pid}/smaps_rollup"))?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let line = rollup.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
-    kib.with_context(|| format!("process {pid} has no Pss"))
+    kib.with_context(|| format!("process {pid} has no {field}"))
 }

@@ -39,7 +39,7 @@ pub(crate) enum Bench {
     Gateway(gateway::GatewayArgs),
     /// The same job on native, docker and gvisor, beside plain `docker run` (as root; best on a quiet machine)
     Backends(backends::BackendsArgs),
-    /// The store at the protocol: jobs claimed and completed a second, on SQLite and Postgres
+    /// From a submission to its first output, jobs a second beside other queues, a long queue, memory (as root; best on a quiet machine)
     Dispatch(dispatch::DispatchArgs),
 }
 

@@ -27,6 +27,13 @@ pub(super) const FOR_NATIVE: [Package; 7] = [
 pub(super) const FOR_BACKENDS: [Package; 2] =
     [("docker.io", "the engine, and a peer"), ("e2fsprogs", "mkfs.ext4, for the disk of a job")];
 
+pub(super) const FOR_DISPATCH: [Package; 4] = [
+    ("e2fsprogs", "mkfs.ext4, for the disk of a job"),
+    ("nodejs", "what peers run on"),
+    ("npm", "brings the peers"),
+    ("postgresql", "the second engine, and that of the peers"),
+];
+
 pub(super) const FOR_GATEWAY: [Package; 11] = [
     ("bubblewrap", "the sandbox below a peer"),
     ("curl", "the client everybody runs"),
@@ -81,11 +88,21 @@ impl Stand {
             "--example",
             "gateway",
         ])?;
+        self.install(&["pond", "examples/launch", "examples/gateway"])
+    }
+
+    /// An instrument of another package, built like the rest.
+    pub(super) fn add(&self, package: &str, example: &str) -> Result<()> {
+        self.step(&["cargo", "build", "--release", "--package", package, "--example", example])?;
+        self.install(&[&format!("examples/{example}")])
+    }
+
+    fn install(&self, programs: &[&str]) -> Result<()> {
         let metadata = MetadataCommand::new().current_dir(&self.root).no_deps().exec()?;
         let built = metadata.target_directory.join(run::host_triple(&self.root)?).join("release");
-        let programs = ["pond", "examples/launch", "examples/gateway"].map(|name| built.join(name));
-        let [pond, launch, gateway] = programs.each_ref().map(|path| path.as_str());
-        self.step(&["install", "--mode=755", pond, launch, gateway, &self.path("")])
+        let programs: Vec<_> = programs.iter().map(|name| built.join(name)).collect();
+        let from: Vec<&str> = programs.iter().map(|path| path.as_str()).collect();
+        self.step(&[&["install", "--mode=755"], from.as_slice(), &[&self.path("")]].concat())
     }
 
     /// A place in the private directory.

@@ -70,6 +70,8 @@ pub struct Decline {
 pub enum Declined {
     /// The worker ends; somebody else may have the job.
     GivenBack {},
+    /// Whoever worked on it was killed. It counts as if the lease had lapsed, at once.
+    Lost {},
     /// Nothing of the job ran, and it will not.
     Refused { reason: Code },
 }

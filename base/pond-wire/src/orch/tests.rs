@@ -103,6 +103,7 @@ fn replies_are_strict() {
     strict(&CompleteReply::Accepted { version });
     for declined in [
         Declined::GivenBack {},
+        Declined::Lost {},
         Declined::Refused { reason: Code::try_from("job_failed".to_owned()).unwrap() },
     ] {
         strict(&Decline { version, lease: lease(), declined });

@@ -66,7 +66,11 @@ pub(super) async fn submit(call: &Call, body: Body) -> Result<Response, Refused>
     let run = judge(call, &document)?;
     let scope = call.caller.actor.to_string();
     let key = key(call)?;
-    let fingerprint = Digest::of(&bytes);
+    let input = match &source {
+        None => None,
+        Some(source) => Some(call.store().input_of(source, &run.project).await?.ok_or_else(unknown)?),
+    };
+    let fingerprint = fingerprint(&document, body.retries, input);
     let idempotency = key.map(|key| Idempotency { scope: &scope, key, fingerprint });
     let submission = Submission {
         run: &run,
@@ -91,6 +95,12 @@ pub(super) async fn submit(call: &Call, body: Body) -> Result<Response, Refused>
         response.headers_mut().insert(LOCATION, place);
     }
     Ok(response)
+}
+
+/// Of everything that is asked for. A source that was sent again has another name and is the same source.
+fn fingerprint(document: &[u8], retries: u32, input: Option<Digest>) -> Digest {
+    let input = input.map(|input| input.to_string()).unwrap_or_default();
+    Digest::of(format!("{} {retries} {input}", Digest::of(document)).as_bytes())
 }
 
 fn refused(fault: SubmitFault) -> Refused {

@@ -74,6 +74,7 @@ pub(super) async fn decline(
     let lease = lease_of(caller, &body.lease)?;
     match &body.declined {
         Declined::GivenBack {} => plane.store.give_back(&lease, now).await?,
+        Declined::Lost {} => plane.store.lose(&lease, now).await?,
         Declined::Refused { reason } => {
             let reason = format!("the worker could not run it: {}", reason.as_str());
             plane.store.refuse(&lease, &reason, now).await?;

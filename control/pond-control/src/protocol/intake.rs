@@ -90,8 +90,7 @@ pub(super) async fn judge(
 ) -> Result<Verified, IntakeFault> {
     let statement = opened(caller, envelope)?;
     as_issued(&statement.result, lease, held, granted)?;
-    streams(plane, lease, &statement.result.logs).await?;
-    files(plane, lease, &statement).await?;
+    streams(plane, lease, &statement).await?;
     Ok(verdict(&statement.result))
 }
 
@@ -119,61 +118,64 @@ fn as_issued(said: &RunResult, lease: &Lease, held: &Held, granted: &Granted) ->
     Ok(())
 }
 
-/// Every stream that was stored is named once, with the content that is stored; nothing else is named.
-async fn streams(plane: &Plane, lease: &Lease, logs: &[Log]) -> Result<(), IntakeFault> {
+/// Every stream that was stored is named once, with the content that is stored; nothing else is named. The packed result holds
+/// the files the statement has digests of; none of it is looked at where there is no output.
+async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<(), IntakeFault> {
+    let logs = &statement.result.logs;
     let stored = plane.store.lease_streams(lease).await?;
+    if let Some(unnamed) = stored.iter().find(|stream| !logs.iter().any(|log| log.stream == **stream)) {
+        return Err(Rejected::Stream(*unnamed).into());
+    }
+    let mut result = Unpacked::new();
     for (at, log) in logs.iter().enumerate() {
         let twice = logs.iter().skip(at + 1).any(|other| other.stream == log.stream);
         let content = match stored.contains(&log.stream) {
-            true => digest_of(plane, lease, log.stream).await?,
+            true => read(plane, (lease, log), statement, &mut result).await?,
             false => FileDigest { sha256: Digest::of(b""), bytes: 0 },
         };
         if twice || content != (FileDigest { sha256: log.sha256, bytes: log.bytes }) {
             return Err(Rejected::Stream(log.stream).into());
         }
     }
-    match stored.into_iter().find(|stream| !logs.iter().any(|log| log.stream == *stream)) {
-        Some(unnamed) => Err(Rejected::Stream(unnamed).into()),
-        None => Ok(()),
-    }
+    Ok(files(result, statement)?)
 }
 
-async fn digest_of(plane: &Plane, lease: &Lease, stream: Stream) -> Result<FileDigest, store::Fault> {
+/// The digest of a stream, which is read once: the packed result is unpacked as it passes.
+async fn read(
+    plane: &Plane,
+    (lease, log): (&Lease, &Log),
+    statement: &Statement,
+    result: &mut Unpacked,
+) -> Result<FileDigest, IntakeFault> {
+    let is_result =
+        log.stream == Stream::Result && matches!(statement.result.output, Output::Collected { .. });
     let mut content = Content::default();
     let (mut from, mut more) = (0, true);
     while more {
-        let pieces = plane.store.lease_log(lease, stream, from, PIECES).await?;
-        more = !pieces.is_empty();
+        let pieces = plane.store.lease_log(lease, log.stream, from, PIECES).await?;
+        more = u32::try_from(pieces.len()).is_ok_and(|found| found == PIECES);
         for piece in pieces {
             content.add(&piece.bytes);
+            if is_result {
+                result.take(&piece.bytes);
+            }
             from = piece.sequence + 1;
         }
     }
     Ok(content.finish())
 }
 
-/// The packed result holds the files the statement has digests of; none of it, where there is no output.
-async fn files(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<(), IntakeFault> {
+fn files(result: Unpacked, statement: &Statement) -> Result<(), Rejected> {
     let Output::Collected { changes, patch, .. } = &statement.result.output else { return Ok(()) };
-    let mut unpacked = Unpacked::new();
-    let (mut from, mut more) = (0, true);
-    while more {
-        let pieces = plane.store.lease_log(lease, Stream::Result, from, PIECES).await?;
-        more = !pieces.is_empty();
-        for piece in pieces {
-            unpacked.push(&piece.bytes).map_err(Rejected::from)?;
-            from = piece.sequence + 1;
-        }
-    }
-    let [found_patch, found_changes, manifest] = unpacked.finish()?;
+    let [found_patch, found_changes, manifest] = result.finish()?;
     if found_patch != Some(*patch) {
-        return Err(Rejected::File("changes.patch").into());
+        return Err(Rejected::File("changes.patch"));
     }
     if found_changes != Some(*changes) {
-        return Err(Rejected::File("changes.json").into());
+        return Err(Rejected::File("changes.json"));
     }
     if manifest.map(|file| file.sha256) != Some(statement.subject) {
-        return Err(Rejected::File("manifest.json").into());
+        return Err(Rejected::File("manifest.json"));
     }
     Ok(())
 }
@@ -185,12 +187,20 @@ struct Unpacked {
     /// Which of them the content belongs to that comes now.
     now: Option<usize>,
     files: [Option<Content>; 3],
+    /// Told when all streams are what they should be.
+    fault: Option<TreeFault>,
 }
 
 impl Unpacked {
     fn new() -> Self {
         let caps = TreeCaps { entries: MOST_ENTRIES, bytes: MOST_RESULT };
-        Self { decoder: Decoder::new(caps), depth: 0, now: None, files: [None, None, None] }
+        Self { decoder: Decoder::new(caps), depth: 0, now: None, files: [None, None, None], fault: None }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if self.fault.is_none() {
+            self.fault = self.push(bytes).err();
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), TreeFault> {
@@ -231,6 +241,9 @@ impl Unpacked {
     }
 
     fn finish(self) -> Result<[Option<FileDigest>; 3], Rejected> {
+        if let Some(fault) = self.fault {
+            return Err(fault.into());
+        }
         if !self.decoder.is_over() {
             return Err(Rejected::TreeCut);
         }

@@ -97,14 +97,20 @@ impl Store {
 
     /// What a run works on, if it was given anything.
     pub async fn source(&self, run: &RunId) -> Result<Option<SourceView>, Fault> {
-        let mut tx = self.engine.read().await?;
         let sql = "SELECT bundle.id AS id, input, size FROM bundle JOIN run ON run.source = bundle.id WHERE run.id = $1";
-        let row = tx.row(sql, args![run]).await?;
+        let row = self.engine.row(sql, args![run]).await?;
         let read = |row: super::engine::Row| {
             let (bundle, input) = (row.read("id", BundleId::parse)?, row.digest("input")?);
             Ok(SourceView { bundle, input, size: row.count("size")? })
         };
         row.map(read).transpose()
+    }
+
+    /// The hash of the tree in a bundle of this project.
+    pub async fn input_of(&self, bundle: &BundleId, project: &Project) -> Result<Option<Digest>, Fault> {
+        let sql = "SELECT input FROM bundle WHERE id = $1 AND project = $2";
+        let row = self.engine.row(sql, args![bundle, project.as_str()]).await?;
+        row.map(|row| row.digest("input")).transpose()
     }
 
     /// Forgets bundles made before `before` that no run works on. Where their ciphertext lies, for its keeper to remove.

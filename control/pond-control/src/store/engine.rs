@@ -117,6 +117,17 @@ macro_rules! args {
 }
 pub(super) use args;
 
+/// Binds every parameter to a query of either engine.
+macro_rules! bound {
+    ($sql:expr, $args:expr) => {
+        $args.iter().fold(sqlx::query($sql), |query, value| match *value {
+            Value::Int(value) => query.bind(value),
+            Value::Text(value) => query.bind(value),
+            Value::Bytes(value) => query.bind(value),
+        })
+    };
+}
+
 impl Engine {
     pub(super) async fn open(address: &str) -> Result<Self, Fault> {
         if let Some(path) = address.strip_prefix("sqlite:") {
@@ -188,6 +199,26 @@ impl Engine {
         begun.map_err(Fault::Begin)
     }
 
+    /// One statement that changes nothing, without a transaction around it: it sees one moment by itself.
+    pub(super) async fn rows(&self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, Fault> {
+        let rows = match self {
+            Self::Sqlite { readers, .. } => {
+                let rows = bound!(sql, args).fetch_all(readers).await;
+                rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Self::Postgres(pool) => {
+                let rows = bound!(sql, args).fetch_all(pool).await;
+                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
+        };
+        rows.map_err(Fault::Statement)
+    }
+
+    /// The first row of it, if there is one.
+    pub(super) async fn row(&self, sql: &'static str, args: &[Value<'_>]) -> Result<Option<Row>, Fault> {
+        Ok(self.rows(sql, args).await?.into_iter().next())
+    }
+
     pub(super) async fn close(&self) {
         match self {
             Self::Sqlite { writer, readers } => {
@@ -197,17 +228,6 @@ impl Engine {
             Self::Postgres(pool) => pool.close().await,
         }
     }
-}
-
-/// Binds every parameter to a query of either engine.
-macro_rules! bound {
-    ($sql:expr, $args:expr) => {
-        $args.iter().fold(sqlx::query($sql), |query, value| match *value {
-            Value::Int(value) => query.bind(value),
-            Value::Text(value) => query.bind(value),
-            Value::Bytes(value) => query.bind(value),
-        })
-    };
 }
 
 impl Tx {

@@ -9,7 +9,7 @@ use super::engine::{Fault, Row, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, after};
 use super::id::{JobId, Moment, RunId, StageId, WorkerId};
 use super::journal::{self, Action, Actor, Change};
-use super::lease::{drop_job, requeue};
+use super::lease::{Lease, LeaseFault, drop_job, requeue};
 use super::worker::WorkerState;
 
 /// Jobs looked at in one call.
@@ -119,6 +119,19 @@ impl Store {
         }
         tx.commit().await?;
         Ok(Some(Lapsed { job: job.clone(), worker: lost.worker, what }))
+    }
+
+    /// The worker says that its job was killed under it: the lease lapses now.
+    pub async fn lose(&self, lease: &Lease, now: Moment) -> Result<(), LeaseFault> {
+        let mut tx = self.engine.write().await?;
+        let sql = "UPDATE job SET lease_until = $4 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'";
+        let over = Moment(now.0.saturating_sub(1));
+        if tx.run(sql, args![&lease.job, &lease.worker, lease.epoch, over]).await? == 0 {
+            return Err(LeaseFault::Stale);
+        }
+        tx.commit().await?;
+        self.lapse(&lease.job, now).await?;
+        Ok(self.judge(&lease.worker, now).await?)
     }
 
     async fn decide(&self, tx: &mut Tx, lost: &Lost) -> Result<Lapse, Fault> {

@@ -42,30 +42,19 @@ pub struct Work {
 impl Store {
     /// Nothing for a lease that is over.
     pub async fn held(&self, lease: &Lease) -> Result<Option<Held>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let row = tx
-            .row(
-                "SELECT job.run_id AS run_id, stage_id, project, attempt, job.state AS state, offered_at, lease_until,
-                    body, position, stage.name AS name, timeout_ms
-                 FROM job JOIN stage ON stage.id = job.stage_id JOIN run ON run.id = job.run_id
-                 JOIN document ON document.run_id = job.run_id
-                 WHERE job.id = $1 AND job.worker_id = $2 AND job.epoch = $3 AND job.state <> 'queued'",
-                args![&lease.job, &lease.worker, lease.epoch],
-            )
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        let mut held = Held::read(&row)?;
-        let sql =
-            "SELECT bundle.id AS id, input FROM bundle JOIN run ON run.source = bundle.id WHERE run.id = $1";
-        if let Some(row) = tx.row(sql, args![&held.run]).await? {
-            held.source = Some((row.read("id", BundleId::parse)?, row.digest("input")?));
-        }
-        Ok(Some(held))
+        let sql = "SELECT job.run_id AS run_id, stage_id, run.project AS project, attempt, job.state AS state, offered_at,
+                      lease_until, body, position, stage.name AS name, timeout_ms, bundle.id AS bundle_id, bundle.input AS input
+                   FROM job JOIN stage ON stage.id = job.stage_id JOIN run ON run.id = job.run_id
+                   JOIN document ON document.run_id = job.run_id LEFT JOIN bundle ON bundle.id = run.source
+                   WHERE job.id = $1 AND job.worker_id = $2 AND job.epoch = $3 AND job.state <> 'queued'";
+        let row = self.engine.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?;
+        row.as_ref().map(Held::read).transpose()
     }
 }
 
 impl Held {
     fn read(row: &Row) -> Result<Self, Fault> {
+        let bundle = row.maybe_read("bundle_id", BundleId::parse)?;
         Ok(Self {
             run: row.read("run_id", RunId::parse)?,
             stage: row.read("stage_id", StageId::parse)?,
@@ -80,7 +69,7 @@ impl Held {
                 name: row.text("name")?,
                 timeout: Duration::from_millis(row.count("timeout_ms")?),
             },
-            source: None,
+            source: bundle.map(|id| row.digest("input").map(|input| (id, input))).transpose()?,
         })
     }
 }

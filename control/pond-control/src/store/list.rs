@@ -91,9 +91,8 @@ impl Store {
         let limit = asked.limit.clamp(1, MOST_ROWS);
         let before = asked.after.map_or(LAST, RunId::as_str);
         let (project, state) = (asked.project.map(Project::as_str), asked.state.map(RunState::name));
-        let mut tx = self.engine.read().await?;
-        let sql = tx.dialect().runs(project.is_some());
-        let rows = tx.rows(sql, args![before, i64::from(limit) + 1, state, project]).await?;
+        let sql = self.engine.dialect().runs(project.is_some());
+        let rows = self.engine.rows(sql, args![before, i64::from(limit) + 1, state, project]).await?;
         let mut rows = rows.iter().map(RunSummary::read).collect::<Result<Vec<_>, _>>()?;
         let size = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = rows.len() > size;
@@ -133,17 +132,15 @@ impl Store {
 
     /// The project of a run: what decides who may ask for more.
     pub async fn project_of(&self, run: &RunId) -> Result<Option<Project>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let row = tx.row("SELECT project FROM run WHERE id = $1", args![run]).await?;
+        let row = self.engine.row("SELECT project FROM run WHERE id = $1", args![run]).await?;
         row.map(|row| row.read("project", |text| Name::parse(text).map(Project::from))).transpose()
     }
 
     /// Every accepted result of a stage, oldest first.
     pub async fn results(&self, stage: &StageId) -> Result<Vec<ResultView>, Fault> {
-        let mut tx = self.engine.read().await?;
         let sql = "SELECT job_id, worker_id, epoch, attempt, outcome, digest, envelope, at FROM result
                    WHERE stage_id = $1 ORDER BY attempt";
-        let rows = tx.rows(sql, args![stage]).await?;
+        let rows = self.engine.rows(sql, args![stage]).await?;
         rows.iter().map(ResultView::read).collect()
     }
 }

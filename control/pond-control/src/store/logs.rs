@@ -112,8 +112,8 @@ impl Store {
         from: u64,
         limit: u32,
     ) -> Result<Vec<LogPiece>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let rows = tx
+        let rows = self
+            .engine
             .rows(
                 "SELECT seq, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND seq >= $3
                    AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
@@ -132,8 +132,8 @@ impl Store {
         offset: u64,
         limit: u32,
     ) -> Result<Vec<LogPart>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let rows = tx
+        let rows = self
+            .engine
             .rows(
                 "SELECT epoch, start, bytes FROM log_chunk WHERE job_id = $1 AND stream = $2 AND start + size > $3
                    AND epoch = (SELECT max(epoch) FROM log_chunk WHERE job_id = $1)
@@ -152,18 +152,16 @@ impl Store {
         from: u64,
         limit: u32,
     ) -> Result<Vec<LogPiece>, Fault> {
-        let mut tx = self.engine.read().await?;
         let sql = "SELECT seq, start, bytes FROM log_chunk
                    WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq >= $4 ORDER BY seq LIMIT $5";
         let args = args![&lease.job, lease.epoch, stream.name(), from, i64::from(limit)];
-        tx.rows(sql, args).await?.iter().map(LogPiece::read).collect()
+        self.engine.rows(sql, args).await?.iter().map(LogPiece::read).collect()
     }
 
     /// Which streams have a piece under this lease.
     pub async fn lease_streams(&self, lease: &Lease) -> Result<Vec<Stream>, Fault> {
-        let mut tx = self.engine.read().await?;
         let sql = "SELECT DISTINCT stream FROM log_chunk WHERE job_id = $1 AND epoch = $2";
-        let rows = tx.rows(sql, args![&lease.job, lease.epoch]).await?;
+        let rows = self.engine.rows(sql, args![&lease.job, lease.epoch]).await?;
         rows.iter().map(|row| row.read("stream", Stream::from_name)).collect()
     }
 

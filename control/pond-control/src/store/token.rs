@@ -86,8 +86,7 @@ impl Store {
     /// What a presented token allows. Which of the reasons a bad one has is nobody's business.
     pub async fn authenticate(&self, shown: &Bearer, now: Moment) -> Result<ApiToken, TokenFault> {
         let id = TokenId::of(shown).ok_or(TokenFault::Refused)?;
-        let mut tx = self.engine.read().await?;
-        let row = tx.row(ONE, args![&id]).await?.ok_or(TokenFault::Refused)?;
+        let row = self.engine.row(ONE, args![&id]).await?.ok_or(TokenFault::Refused)?;
         let kind = row.read("kind", Kind::from_name)?;
         let stored = StoredBearer { kind, id: shown.id().to_owned(), sha256: row.digest("digest")? };
         let expired = row.maybe_int("expires_at")?.is_some_and(|at| at <= now.0);
@@ -99,17 +98,15 @@ impl Store {
 
     /// Every token there was, oldest first; of one project or of all.
     pub async fn tokens(&self, project: Option<&Project>) -> Result<Vec<TokenView>, Fault> {
-        let mut tx = self.engine.read().await?;
         let rows = match project {
-            None => tx.rows(ALL, &[]).await?,
-            Some(project) => tx.rows(OF_PROJECT, args![project.as_str()]).await?,
+            None => self.engine.rows(ALL, &[]).await?,
+            Some(project) => self.engine.rows(OF_PROJECT, args![project.as_str()]).await?,
         };
         rows.iter().map(TokenView::read).collect()
     }
 
     pub async fn token(&self, id: &TokenId) -> Result<Option<TokenView>, Fault> {
-        let mut tx = self.engine.read().await?;
-        tx.row(ONE, args![id]).await?.as_ref().map(TokenView::read).transpose()
+        self.engine.row(ONE, args![id]).await?.as_ref().map(TokenView::read).transpose()
     }
 
     /// As if it had never been issued: for one that nobody has seen.

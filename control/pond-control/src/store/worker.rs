@@ -77,14 +77,12 @@ const VIEW_ONE: &str =
 
 impl Store {
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Fault> {
-        let mut tx = self.engine.read().await?;
-        let rows = tx.rows(VIEW, &[]).await?;
+        let rows = self.engine.rows(VIEW, &[]).await?;
         rows.iter().map(WorkerView::read).collect()
     }
 
     pub async fn worker(&self, id: &WorkerId) -> Result<Option<WorkerView>, Fault> {
-        let mut tx = self.engine.read().await?;
-        tx.row(VIEW_ONE, args![id]).await?.as_ref().map(WorkerView::read).transpose()
+        self.engine.row(VIEW_ONE, args![id]).await?.as_ref().map(WorkerView::read).transpose()
     }
 
     /// What probes on the worker's host confirm now. Whether that is news.

@@ -56,6 +56,10 @@ on_both! {
         pages_go_by_cursor,
     ],
     secrets: [a_value_goes_in_and_never_comes_out, the_vault_gets_a_new_key],
-    sources: [a_source_is_kept_as_ciphertext, what_is_no_tree_leaves_nothing],
+    sources: [
+        a_source_is_kept_as_ciphertext,
+        the_same_source_sent_again_is_the_same_run,
+        what_is_no_tree_leaves_nothing,
+    ],
     watching: [events_go_on_where_they_stopped, output_is_read_by_bytes_and_followed],
 }

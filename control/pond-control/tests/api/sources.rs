@@ -91,6 +91,26 @@ pub(crate) fn a_source_is_kept_as_ciphertext(start: &dyn Fn(Set) -> World) {
     assert!(plain == stream, "what was sent is what comes out");
 }
 
+pub(crate) fn the_same_source_sent_again_is_the_same_run(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    let bearer = format!("Bearer {}", world.admin);
+    let submit = |content: &[u8]| {
+        let sent = send(&world, "acme", &[file("x", 0o644, content), end()].concat()).json();
+        let body = json!({"document": document("acme", &["a"]), "source": sent["source"]}).to_string();
+        let headers = [
+            ("Authorization", bearer.as_str()),
+            ("Content-Type", "application/json"),
+            ("Idempotency-Key", "k"),
+        ];
+        ask(world.address, "POST", "/v1/runs", &headers, body.as_bytes())
+    };
+    let first = submit(b"one");
+    assert_eq!(first.status, 201);
+    let again = submit(b"one");
+    assert_eq!((again.status, &again.json()["run"]), (200, &first.json()["run"]));
+    assert_eq!(submit(b"other").problem(), "key_reused");
+}
+
 pub(crate) fn what_is_no_tree_leaves_nothing(start: &dyn Fn(Set) -> World) {
     let world = start(Set::default());
     let (stream, _) = tree();

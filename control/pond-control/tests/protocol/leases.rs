@@ -1,6 +1,6 @@
 //! Who holds a lease may do everything with it; who held one, nothing.
 
-use pond_control::store::{Actor, Moment, WorkerId};
+use pond_control::store::{Actor, Moment, WorkerId, WorkerState};
 use pond_control::ticker::{Pace, Ticked, tick};
 use pond_wire::orch::{self, Declined, Verdict};
 
@@ -57,7 +57,7 @@ async fn worthless(worker: &mut Worker, offer: &pond_seal::offer::Offer, envelop
     let chunk = piece_of(offer, orch::Stream::Stderr, &mut chain, b"x");
     assert_eq!(worker.chunk(&chunk).await.map(drop), stale());
     assert_eq!(worker.complete(offer, envelope.to_vec()).await, stale());
-    for declined in [Declined::GivenBack {}, refused()] {
+    for declined in [Declined::GivenBack {}, Declined::Lost {}, refused()] {
         assert_eq!(worker.decline(offer, declined).await, stale());
     }
 }
@@ -78,6 +78,25 @@ pub(crate) async fn a_job_is_handed_in_for_another_or_for_good(world: &mut World
     let reason = "the worker could not run it: job_failed".to_owned();
     assert_eq!(world.stage(&run).await, ("failed".to_owned(), reason));
     assert_eq!(worker.decline(&again, refused()).await, Err("lease_stale".to_owned()));
+}
+
+/// Whoever hands it in like that has lost it, as if the lease had lapsed.
+pub(crate) async fn a_job_that_is_lost_again_and_again_is_given_up(world: &mut World) {
+    let run = world.submit(&plain()).await;
+    let mut worker = world.worker().await;
+    let most = 2 * world.plane.store.rules().poison_after;
+    for epoch in 1..=most {
+        assert_eq!(world.stage(&run).await.0, "queued");
+        let offer = worker.begun().await;
+        assert_eq!(offer.lease_epoch, epoch);
+        worker.decline(&offer, Declined::Lost {}).await.unwrap();
+        assert_eq!(worker.decline(&offer, Declined::Lost {}).await, Err("lease_stale".to_owned()));
+    }
+    let reason = "too many workers were lost on it".to_owned();
+    assert_eq!(world.stage(&run).await, ("failed".to_owned(), reason));
+    let id = WorkerId::parse(&worker.name).unwrap();
+    let state = world.plane.store.worker(&id).await.unwrap().unwrap().state;
+    assert_eq!(state, WorkerState::Active, "it is the job's victim");
 }
 
 pub(crate) async fn a_cancelled_job_is_told(world: &mut World) {

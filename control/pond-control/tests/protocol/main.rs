@@ -62,6 +62,7 @@ on_both! {
         a_lease_that_is_over_is_good_for_nothing,
         a_cancelled_job_is_told,
         a_job_is_handed_in_for_another_or_for_good,
+        a_job_that_is_lost_again_and_again_is_given_up,
     ],
     routes: [
         a_tenant_s_own_worker_sees_no_other_tenant,

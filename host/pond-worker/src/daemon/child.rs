@@ -1,10 +1,12 @@
 //! The process that runs one job: pond's own executable, told what to do over its standard input. Closing that ends the job; a
-//! process that does not go is killed, and its sandbox with it.
+//! process that does not go is killed, and its sandbox with it. One waits ahead of the next job: starting takes longer than
+//! anything else a daemon does for a job, and who waits knows nothing yet.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -51,28 +53,76 @@ pub(super) struct Spent {
     pub(super) egress_bytes: u64,
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the daemon starts a process: pond itself, per job"
-)]
-pub(super) async fn start(
-    executable: &Path,
-    order: JobOrder,
-    secrets: Vec<NamedSecret>,
-) -> Result<(Working, Output), ChildFault> {
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(ChildFault::Start)?;
-    let (stdout, stdout_end) = pipe().map_err(ChildFault::Start)?;
-    let (stderr, stderr_end) = pipe().map_err(ChildFault::Start)?;
-    let mut command = Command::new(executable);
-    let command = command.arg("job").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-    let process = Process::start(command).map_err(ChildFault::Start)?;
-    let sent = tokio::task::spawn_blocking(move || {
-        order::send(&ours, &order, &secrets, [stdout_end.as_fd(), stderr_end.as_fd()]).map(|()| ours)
-    });
-    let ours = sent.await.map_err(io::Error::other).flatten().map_err(ChildFault::Order)?;
-    ours.set_nonblocking(true).map_err(ChildFault::Listen)?;
-    let socket = UnixStream::from_std(ours).map_err(ChildFault::Listen)?;
-    Ok((Working { process, socket }, Output { stdout, stderr }))
+/// A process that has no order yet.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    process: Process,
+    socket: std::os::unix::net::UnixStream,
+}
+
+/// Room for one that waits.
+#[derive(Debug, Default)]
+pub struct Spare(Mutex<Option<Waiting>>);
+
+impl Spare {
+    /// The one that waits, or a new one.
+    pub(super) fn take(&self, executable: &Path) -> Result<Waiting, ChildFault> {
+        let waits = self.room().take();
+        if let Some(mut waiting) = waits
+            && waiting.process.is_there()
+        {
+            return Ok(waiting);
+        }
+        Waiting::start(executable)
+    }
+
+    /// Has one wait. Where none can be started, that is told to the job that needs it.
+    pub(super) fn fill(&self, executable: &Path) {
+        let mut room = self.room();
+        if room.is_none() {
+            *room = Waiting::start(executable).ok();
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        *self.room() = None;
+    }
+
+    fn room(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where the daemon starts a process: pond itself, per job"
+    )]
+    fn start(executable: &Path) -> Result<Self, ChildFault> {
+        let (socket, theirs) = std::os::unix::net::UnixStream::pair().map_err(ChildFault::Start)?;
+        let mut command = Command::new(executable);
+        let command = command.arg("job").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        let process = Process::start(command).map_err(ChildFault::Start)?;
+        Ok(Self { process, socket })
+    }
+
+    pub(super) async fn begin(
+        self,
+        order: JobOrder,
+        secrets: Vec<NamedSecret>,
+    ) -> Result<(Working, Output), ChildFault> {
+        let Self { process, socket } = self;
+        let (stdout, stdout_end) = pipe().map_err(ChildFault::Start)?;
+        let (stderr, stderr_end) = pipe().map_err(ChildFault::Start)?;
+        let sent = tokio::task::spawn_blocking(move || {
+            let ends = [stdout_end.as_fd(), stderr_end.as_fd()];
+            order::send(&socket, &order, &secrets, ends).map(|()| socket)
+        });
+        let socket = sent.await.map_err(io::Error::other).flatten().map_err(ChildFault::Order)?;
+        socket.set_nonblocking(true).map_err(ChildFault::Listen)?;
+        let socket = UnixStream::from_std(socket).map_err(ChildFault::Listen)?;
+        Ok((Working { process, socket }, Output { stdout, stderr }))
+    }
 }
 
 fn pipe() -> io::Result<(Receiver, OwnedFd)> {

@@ -1,7 +1,8 @@
 //! One job under its lease, from the acknowledgement to the accepted result.
 //!
 //! The lease is kept on this machine's own clock, counted from before the call that renewed it was sent: when it cannot be
-//! renewed the job is dead before anybody else may have it. Whatever happens, the job's directory and its run go.
+//! renewed the job is dead before anybody else may have it. Whatever happens, the job's directory and its run go. The directory
+//! is there before the lease is taken, so that the next daemon knows what this one had.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -97,11 +98,12 @@ pub(super) async fn hold(
     mut phase: watch::Receiver<Phase>,
 ) -> Result<(), JobFault> {
     let lease = Lease { job: Id::try_from(offer.job.clone())?, epoch: offer.lease_epoch };
+    let desk = daemon.place.desk(&offer.job, offer.lease_epoch)?;
     let until = acknowledge(&daemon.session, &lease, offer).await?;
     let (course, courses) = watch::channel(Course::Go);
     let spent = watch::Sender::default();
     let held = Held { daemon, offer, meant, lease, spent, output_bytes: AtomicU64::new(0) };
-    let working = work(&held, courses);
+    let working = work(&held, desk, courses);
     let keeping = keep(&held, until, &course);
     tokio::pin!(working, keeping);
     let end = tokio::select! {

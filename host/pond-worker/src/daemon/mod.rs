@@ -2,12 +2,13 @@
 //!
 //! Zone: host. It believes what is signed with the key it pinned, for the poll it has open, and nothing else; the orchestrator
 //! between them can only delay. Jobs run in processes of their own, and so do probes. Losing this process costs the leases it
-//! holds and no more: sandboxes end with it, and the next start removes what is left.
+//! holds and no more: sandboxes end with it, and the next start says so and removes what is left.
 
 mod child;
 mod chunks;
 mod enroll;
 mod hold;
+mod left;
 mod look;
 mod pace;
 mod place;
@@ -27,6 +28,7 @@ use pond_wire::orch::{self, Body, Few, NotAValue, Poll, PollReply, Route, Versio
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
+pub use child::Spare;
 pub use enroll::{JoinFault, join};
 pub use hold::JobFault;
 pub use look::{LookFault, look};
@@ -72,6 +74,8 @@ pub struct Daemon {
     pub log: Log,
     /// Something may be different about this host.
     pub changed: Notify,
+    /// The process of the next job.
+    pub spare: Spare,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +103,14 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
         let (daemon, known) = (Arc::clone(&daemon), Arc::clone(&known));
         tokio::spawn(async move { look::keep_looking(&daemon, &known).await })
     };
+    // Before the first job: afterwards nobody could tell whose is whose.
+    let mut handing_in = JoinSet::new();
+    let unfinished: Arc<[PathBuf]> = daemon.place.unfinished().into();
+    for left in daemon.place.left() {
+        let (daemon, unfinished) = (Arc::clone(&daemon), Arc::clone(&unfinished));
+        handing_in.spawn(async move { left::hand_in(&daemon, &left, &unfinished).await });
+    }
+    daemon.spare.fill(&daemon.executable);
     let mut jobs = JoinSet::new();
     let mut leaving = phase.clone();
     tokio::select! {
@@ -108,6 +120,8 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
     (daemon.log)("draining", &[("jobs", &jobs.len())]);
     while jobs.join_next().await.is_some() {}
     looking.abort();
+    handing_in.shutdown().await;
+    daemon.spare.clear();
 }
 
 async fn take_jobs(
@@ -131,6 +145,7 @@ async fn take_jobs(
                     let ended = hold(&daemon, &offer, &meant, phase).await;
                     told(&daemon, &offer, ended);
                     drop(slot);
+                    daemon.spare.fill(&daemon.executable);
                 });
             }
             Ok(Polled::Nothing(retry)) => {

@@ -44,6 +44,14 @@ pub(super) struct Desk {
     path: PathBuf,
 }
 
+/// The directory of a job that a daemon had which is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    path: PathBuf,
+    pub(super) job: String,
+    pub(super) epoch: u64,
+}
+
 impl Place {
     /// The directory `worker` in pond's state.
     pub fn open(state: &Path) -> Result<Self, PlaceFault> {
@@ -80,8 +88,8 @@ impl Place {
         self.root.join("jobs")
     }
 
-    /// Takes the place for one daemon, and removes what killed ones left and nobody works on any more. Sandboxes are swept by
-    /// whoever looks at the host's capabilities.
+    /// Takes the place for one daemon, and removes what killed ones left but for their jobs, which the next one hands in. Sandboxes
+    /// are swept by whoever looks at the host's capabilities.
     pub fn take(&self) -> Result<Alone, PlaceFault> {
         let path = self.root.join("lock");
         let failed = |source| PlaceFault::Lock { path: path.clone(), source };
@@ -95,23 +103,38 @@ impl Place {
         Ok(Alone { _lock: lock })
     }
 
-    /// Sources nobody works on, and runs that ended and were never told.
-    pub fn tidy(&self) -> Result<(), PlaceFault> {
+    /// Runs that ended and were never told, and what is no job's in the room of jobs; those say which leases there were.
+    fn tidy(&self) -> Result<(), PlaceFault> {
         for path in entries(&self.jobs())? {
-            if !is_in_use(&path) {
+            if Left::of(&path).is_none() {
                 remove(&path)?;
             }
         }
-        let state = StateDir::open(&self.state())?;
-        let live = recorded(&state)?;
-        for path in entries(&state.runs())? {
+        self.forget(&entries(&StateDir::open(&self.state())?.runs())?)
+    }
+
+    /// Removes those of these runs that are over.
+    pub(super) fn forget(&self, runs: &[PathBuf]) -> Result<(), PlaceFault> {
+        let live = recorded(&StateDir::open(&self.state())?)?;
+        for path in runs.iter().filter(|path| path.exists()) {
             let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
             let name = name.and_then(|name| JobName::try_from(name).ok());
             if name.is_none_or(|name| !live.iter().any(|other| other.as_str() == name.as_str())) {
-                remove(&path)?;
+                remove(path)?;
             }
         }
         Ok(())
+    }
+
+    /// What daemons before this one had. A room that cannot be read is found unreadable by the next job.
+    pub(super) fn left(&self) -> Vec<Left> {
+        let paths = entries(&self.jobs()).unwrap_or_default();
+        paths.iter().filter_map(|path| Left::of(path)).collect()
+    }
+
+    /// Runs of daemons before this one that were not over when it took the place.
+    pub(super) fn unfinished(&self) -> Vec<PathBuf> {
+        entries(&self.state().join("runs")).unwrap_or_default()
     }
 
     pub(super) fn desk(&self, job: &str, epoch: u64) -> Result<Desk, PlaceFault> {
@@ -141,10 +164,21 @@ impl Drop for Desk {
     }
 }
 
-/// Whoever runs a job holds its source.
-fn is_in_use(path: &Path) -> bool {
-    let Ok(source) = File::open(path.join("source")) else { return false };
-    flock(&source, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+impl Left {
+    fn of(path: &Path) -> Option<Self> {
+        let (job, epoch) = path.file_name()?.to_str()?.rsplit_once('.')?;
+        Some(Self { path: path.to_owned(), job: job.to_owned(), epoch: epoch.parse().ok()? })
+    }
+
+    /// Whoever runs a job holds its source.
+    pub(super) fn is_in_use(&self) -> bool {
+        let Ok(source) = File::open(self.path.join("source")) else { return false };
+        flock(&source, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    }
+
+    pub(super) fn remove(&self) -> Result<(), PlaceFault> {
+        remove(&self.path)
+    }
 }
 
 fn private(path: &Path) -> Result<(), PlaceFault> {
@@ -168,22 +202,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_killed_daemons_left_goes_and_what_is_in_use_stays() {
+    fn what_killed_daemons_had_is_known_and_what_is_no_job_s_goes() {
         let directory = tempfile::tempdir().unwrap();
         let place = Place::open(directory.path()).unwrap();
-        for job in ["left", "used"] {
+        for job in ["job_1.3", "rubbish"] {
             std::fs::create_dir_all(place.jobs().join(job).join("source/a")).unwrap();
         }
         let state = StateDir::open(&place.state()).unwrap();
         std::fs::create_dir_all(state.runs().join("20260101-000000-000000000/x")).unwrap();
-        let used = File::open(place.jobs().join("used/source")).unwrap();
-        flock(&used, FlockOperation::LockShared).unwrap();
         let alone = place.take().unwrap();
-        assert_eq!(entries(&place.jobs()).unwrap(), [place.jobs().join("used")]);
+        assert_eq!(entries(&place.jobs()).unwrap(), [place.jobs().join("job_1.3")]);
         assert_eq!(entries(&state.runs()).unwrap(), Vec::<PathBuf>::new());
         assert!(matches!(place.take(), Err(PlaceFault::Taken)), "one daemon at a time");
-        drop((alone, used));
-        drop(place.take().unwrap());
-        assert_eq!(entries(&place.jobs()).unwrap(), Vec::<PathBuf>::new());
+        drop(alone);
+        let left = place.left();
+        let path = place.jobs().join("job_1.3");
+        assert_eq!(left, [Left { path: path.clone(), job: "job_1".to_owned(), epoch: 3 }]);
+        let used = File::open(path.join("source")).unwrap();
+        flock(&used, FlockOperation::LockShared).unwrap();
+        assert!(left[0].is_in_use());
+        drop(used);
+        assert!(!left[0].is_in_use());
+        left[0].remove().unwrap();
+        assert_eq!(place.left(), []);
     }
 }

@@ -36,6 +36,11 @@ impl Process {
         }
     }
 
+    /// Whether it has not ended.
+    pub(super) fn is_there(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {

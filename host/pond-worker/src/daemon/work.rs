@@ -14,6 +14,7 @@ use super::child;
 use super::chunks::{ChunkFault, Outgoing};
 use super::hold::{Course, Held, JobFault};
 use super::pace::Pace;
+use super::place::Desk;
 use super::source;
 use crate::because;
 use crate::order::{JobAnswer, JobOrder, NamedSecret};
@@ -22,13 +23,13 @@ use crate::order::{JobAnswer, JobOrder, NamedSecret};
 const STATEMENT: &str = "statement.dsse.json";
 
 /// Runs the job and tells what came of it.
-pub(super) async fn work(held: &Held<'_>, courses: watch::Receiver<Course>) -> Result<(), JobFault> {
-    match prepare(held).await {
-        Ok((order, secrets, desk)) => {
-            let done = run(held, order, secrets, courses).await;
-            drop(desk);
-            done
-        }
+pub(super) async fn work(
+    held: &Held<'_>,
+    desk: Desk,
+    courses: watch::Receiver<Course>,
+) -> Result<(), JobFault> {
+    match prepare(held, &desk).await {
+        Ok((order, secrets)) => run(held, order, secrets, courses).await,
         Err(fault) => {
             explain(held, &fault).await?;
             Err(fault)
@@ -36,9 +37,8 @@ pub(super) async fn work(held: &Held<'_>, courses: watch::Receiver<Course>) -> R
     }
 }
 
-async fn prepare(held: &Held<'_>) -> Result<(JobOrder, Vec<NamedSecret>, super::place::Desk), JobFault> {
+async fn prepare(held: &Held<'_>, desk: &Desk) -> Result<(JobOrder, Vec<NamedSecret>), JobFault> {
     let Held { daemon, offer, meant, lease, .. } = held;
-    let desk = daemon.place.desk(&offer.job, offer.lease_epoch)?;
     source::fetch(&daemon.session, offer, lease, meant.policy.limits(), &desk.source()).await?;
     let mut secrets = Vec::new();
     for name in &offer.credentials {
@@ -58,7 +58,7 @@ async fn prepare(held: &Held<'_>) -> Result<(JobOrder, Vec<NamedSecret>, super::
         state: daemon.place.state(),
         key: daemon.place.signing_key(),
     };
-    Ok((order, secrets, desk))
+    Ok((order, secrets))
 }
 
 /// One credential, at the moment it is needed.
@@ -89,7 +89,8 @@ async fn run(
     secrets: Vec<NamedSecret>,
     courses: watch::Receiver<Course>,
 ) -> Result<(), JobFault> {
-    let (process, output) = child::start(&held.daemon.executable, order, secrets).await?;
+    let waiting = held.daemon.spare.take(&held.daemon.executable)?;
+    let (process, output) = waiting.begin(order, secrets).await?;
     let mut stderr = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stderr);
     let mut stdout = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stdout);
     let attended = async { Ok::<_, JobFault>(process.attend(courses.clone(), &held.spent).await?) };

@@ -14,7 +14,7 @@ use pond_seal::tree::{Entry as Named, Listing, TreeFault};
 use pond_wire::tree::{self, Decoder, Entry, Event, TreeCaps};
 
 /// What a source may have: the entries are listed in memory, the bytes lie on disk.
-const CAPS: TreeCaps = TreeCaps { entries: 200_000, bytes: 4 << 30 };
+const CAPS: TreeCaps = TreeCaps::SOURCE;
 /// The whole stream: content, and a header of at most this for each entry.
 pub(super) const MOST_STREAM: u64 = CAPS.bytes + CAPS.entries * 1024;
 /// Bytes of all paths together: they are held until the tree is whole.
