@@ -33,8 +33,14 @@ struct Filter {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Which {
+pub(super) struct Which {
     attempt: Option<u64>,
+}
+
+impl Which {
+    pub(super) fn is_of(&self, attempt: u64) -> bool {
+        self.attempt.is_none_or(|asked| asked == attempt)
+    }
 }
 
 pub(super) async fn preflight(call: &Call, body: Body) -> Result<Response, Refused> {
@@ -189,7 +195,7 @@ pub(super) async fn statement(call: &Call) -> Result<Response, Refused> {
     let which: Which = call.query()?;
     let stage = stage(call, &run).await?;
     let mut results = call.store().results(&stage.id).await?;
-    results.retain(|result| which.attempt.is_none_or(|attempt| result.attempt == attempt));
+    results.retain(|result| which.is_of(result.attempt));
     let last = results.pop().ok_or_else(Refused::not_found)?;
     let media = (CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_TYPE));
     Ok((StatusCode::OK, [media], last.envelope).into_response())

@@ -14,10 +14,14 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-const SQLITE: [Migration; 1] =
-    [Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") }];
-const POSTGRES: [Migration; 1] =
-    [Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") }];
+const SQLITE: [Migration; 2] = [
+    Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") },
+    Migration { version: 2, sql: include_str!("../../migrations/sqlite/0002_proof.sql") },
+];
+const POSTGRES: [Migration; 2] = [
+    Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
+    Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
+];
 
 impl Dialect {
     pub(super) fn migrations(self) -> &'static [Migration] {

@@ -9,6 +9,7 @@
     reason = "a test stops at the first surprise, and starts what it tests against"
 )]
 
+mod audited;
 mod bundles;
 mod completing;
 mod crash;
@@ -106,6 +107,13 @@ conformance! {
         nothing_secret_is_written_down,
         readers_go_on_where_they_stopped,
         a_refused_call_is_written_down_for_its_project,
+    ],
+    audited: [
+        the_log_grows_and_proves_what_it_holds,
+        an_accepted_result_has_evidence,
+        several_who_grow_it_make_one_tree,
+        whatever_is_changed_in_the_log_shows,
+        nothing_is_signed_on_top_of_a_tree_that_was_changed,
     ],
     projects: [a_project_goes_with_what_is_its_own_unless_it_has_runs, counts_are_by_state],
     migrating: [
