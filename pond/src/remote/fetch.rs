@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use hyper::body::Bytes;
 use pond_seal::key::PublicKey;
-use pond_wire::api::{LogProof, Outcome, ResultView, RunView, StageView, Workers};
+use pond_wire::api::{LogProof, Outcome, ResultView, RunView, StageView, Standing, Workers};
 use pond_worker::pack::CAPS;
 use pond_worker::unpack::unpack;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -56,6 +56,9 @@ pub(crate) struct FetchArgs {
     /// The public key of the control plane, whose audit log must have the result; without it, the one it names.
     #[arg(long, value_name = "KEY")]
     log_key: Option<String>,
+    /// Fetch a result that other workers disagree with.
+    #[arg(long)]
+    distrusted: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -75,6 +78,12 @@ async fn fetch(server: &Arc<Server>, args: &FetchArgs) -> anyhow::Result<ExitCod
     };
     if result.outcome == Outcome::Rejected {
         bail!("the result of {} did not verify: {}", stage.name, stage.reason);
+    }
+    if result.standing == Standing::Distrusted && !args.distrusted {
+        bail!(
+            "other workers disagree with the result of {}: --distrusted fetches it all the same",
+            stage.name
+        );
     }
     let key = match &args.key {
         Some(named) => trusted(Some(named))?,

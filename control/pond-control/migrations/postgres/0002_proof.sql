@@ -22,9 +22,7 @@ INSERT INTO audit_tree (id, size, last_tx, last_seq, checkpoint) VALUES (1, 0, -
 -- Results are asked for with the proof that they are in the log.
 CREATE INDEX audit_of_result ON audit (subject) WHERE action = 'result.accepted';
 
--- Re-runs: how many workers must agree on what, whom a job must not go to, and what each result counted for.
-ALTER TABLE stage ADD COLUMN quorum bigint NOT NULL DEFAULT 1;
-ALTER TABLE stage ADD COLUMN compare text NOT NULL DEFAULT 'manifest';
+-- Runs that are repeated: whom a job must not go to, what a result was compared by, what it counts for.
 ALTER TABLE job ADD COLUMN avoid text NOT NULL DEFAULT '';
 CREATE INDEX job_avoiding ON job (class_id) WHERE avoid <> '';
 ALTER TABLE result ADD COLUMN ballot bytea;

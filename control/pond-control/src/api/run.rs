@@ -15,7 +15,7 @@ use super::call::{Call, created, millis, ok};
 use super::problem::Refused;
 use crate::store::{
     Asked, BundleId, Idempotency, Outcome, ResultView, RunId, RunState, RunSummary, RunView, StageView,
-    Submission, SubmitFault, Submitted,
+    Standing, Submission, SubmitFault, Submitted,
 };
 
 const MOST_RETRIES: u32 = 10;
@@ -251,6 +251,13 @@ fn result_view(result: &ResultView) -> api::ResultView {
         },
         statement_sha256: result.digest.to_string(),
         at: millis(result.at),
+        standing: match result.standing {
+            Standing::Single => api::Standing::Single,
+            Standing::Unconfirmed => api::Standing::Unconfirmed,
+            Standing::Confirmed => api::Standing::Confirmed,
+            Standing::Distrusted => api::Standing::Distrusted,
+        },
+        differs: result.differs.clone(),
     }
 }
 

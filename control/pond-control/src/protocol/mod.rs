@@ -16,6 +16,7 @@ mod output;
 mod poll;
 mod problem;
 mod release;
+mod rerun;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};

@@ -72,6 +72,7 @@ actions! {
     StageEnded => "stage.ended",
     ResultAccepted => "result.accepted",
     ResultRejected => "result.rejected",
+    ResultDistrusted => "result.distrusted",
     BundleStored => "bundle.stored",
     BundleRedeemed => "bundle.redeemed",
 }

@@ -28,6 +28,7 @@ mod list;
 mod logs;
 mod migrate;
 mod project;
+mod rerun;
 mod submit;
 mod token;
 mod tree;
@@ -64,10 +65,11 @@ pub use logs::{
 };
 pub use migrate::MigrateFault;
 pub use project::{ProjectFault, ProjectView, Removed};
+pub use rerun::{Ballot, Standing};
 pub use submit::{Idempotency, Submission, SubmitFault, Submitted};
 pub use token::{ApiToken, NewToken, TokenFault, TokenView};
 pub use tree::TreeFault;
-pub use waiting::Waiting;
+pub use waiting::{Queued, Waiting};
 pub use worker::{WorkerFault, WorkerState, WorkerView};
 
 /// How long leases last and how much bad luck is too much.

@@ -19,6 +19,7 @@ mod leasing;
 mod logs;
 mod migrating;
 mod projects;
+mod rerunning;
 mod routing;
 mod secrets;
 mod server;
@@ -114,6 +115,14 @@ conformance! {
         several_who_grow_it_make_one_tree,
         whatever_is_changed_in_the_log_shows,
         nothing_is_signed_on_top_of_a_tree_that_was_changed,
+    ],
+    rerunning: [
+        a_result_counts_when_another_worker_agrees,
+        a_worker_that_is_outvoted_gets_no_more,
+        where_nobody_agrees_nobody_is_believed_or_blamed,
+        the_trusted_pool_is_asked_first,
+        who_waits_for_another_worker_is_told_and_not_for_ever,
+        a_lost_or_cancelled_second_run_changes_no_rule,
     ],
     projects: [a_project_goes_with_what_is_its_own_unless_it_has_runs, counts_are_by_state],
     migrating: [

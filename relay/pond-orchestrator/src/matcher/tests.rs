@@ -25,6 +25,7 @@ fn intent(job: &str, owner: &str, capability: &str, required: &[&str]) -> Intent
         project: project(owner),
         capability: Requirement::parse(capability),
         tags: tags(required),
+        avoid: Vec::new(),
     }
 }
 
