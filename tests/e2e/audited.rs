@@ -34,7 +34,7 @@ fn the_audit_log_is_exported_and_verified() {
     let good = offline("log.jsonl", &["--since", "checkpoint.txt"]);
     let text = serving.world.read("log.jsonl");
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines.len() > 3, "{text}");
+    assert!(lines.len() >= 3, "{text}");
     // The checkpoint that was kept may be of a few entries more than the export.
     assert!(good.code == 0 || outcomes(&good.stdout).contains(&"log_shrunk".to_owned()), "{good:?}");
     assert_eq!(offline("log.jsonl", &[]).code, 0);

@@ -6,14 +6,15 @@
 //! that the size is not the one it began with; a full tile never changes; nothing is in the tree before it is committed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use pond_seal::Digest;
 use pond_seal::audit::checkpoint::{Checkpoint, CheckpointFault};
-use pond_seal::audit::entry::Entry;
+use pond_seal::audit::entry;
 use pond_seal::audit::evidence::Evidence;
 use pond_seal::audit::proof::{ProofFault, consistency, inclusion};
 use pond_seal::audit::tile::{self, Tile};
-use pond_seal::audit::tree::{Growing, NotAnEdge};
+use pond_seal::audit::tree::{Growing, NotAnEdge, leaf as leaf_hash};
 use pond_seal::key::SigningKey;
 
 use super::Store;
@@ -183,7 +184,7 @@ impl Store {
         let mut found = None;
         for row in tx.rows(sql, args![stage]).await? {
             let leaf = Leaf::read(&row)?;
-            let read = pond_seal::audit::entry::Read::parse(leaf.line.as_bytes());
+            let read = entry::Read::parse(leaf.line.as_bytes());
             found = found.or(read.filter(|read| read.accepts(job.as_str(), envelope)).map(|_| leaf));
         }
         let Some(leaf) = found.filter(|leaf| leaf.place <= standing.last) else { return Ok(None) };
@@ -195,7 +196,7 @@ impl Store {
         let at = leaves.iter().position(|one| one.place == leaf.place).ok_or(TreeFault::Tile)?;
         let index = (number << tile::HEIGHT) + u64::try_from(at).unwrap_or(u64::MAX);
         let added = read_tile(&mut tx, Tile { level: 0, number }).await?;
-        if added.get(at) != Some(&pond_seal::audit::tree::leaf(leaf.line.as_bytes())) {
+        if added.get(at) != Some(&leaf_hash(leaf.line.as_bytes())) {
             return Err(TreeFault::Entry(index));
         }
         let path = hashes(&mut tx, &inclusion(index, standing.size)?).await?;
@@ -215,7 +216,7 @@ async fn add(tx: &mut Tx, growing: &mut Growing, leaves: &[Leaf]) -> Result<Chan
     let mut changed: Changed = Vec::new();
     for leaf in leaves {
         first.entry(growing.size() >> tile::HEIGHT).or_insert(leaf.place);
-        let hash = pond_seal::audit::tree::leaf(leaf.line.as_bytes());
+        let hash = leaf_hash(leaf.line.as_bytes());
         growing.push(hash, |tile, hashes| changed.push((tile, hashes.to_vec(), None)));
     }
     changed.extend(growing.edge().map(|(tile, hashes)| (tile, hashes.to_vec(), None)));
@@ -259,8 +260,8 @@ async fn read_tile(tx: &mut Tx, tile: Tile) -> Result<Vec<Digest>, TreeFault> {
 async fn hashes(tx: &mut Tx, ranges: &[std::ops::Range<u64>]) -> Result<Vec<Digest>, TreeFault> {
     let mut tiles = HashMap::new();
     for tile in ranges.iter().flat_map(tile::wanted) {
-        if !tiles.contains_key(&tile) {
-            tiles.insert(tile, read_tile(tx, tile).await?);
+        if let Entry::Vacant(place) = tiles.entry(tile) {
+            place.insert(read_tile(tx, tile).await?);
         }
     }
     ranges.iter().map(|range| tile::hash(range, &tiles).ok_or(TreeFault::Tile)).collect()
@@ -279,7 +280,7 @@ impl Leaf {
         let place = Place::read(row)?;
         let (actor, action, subject) = (row.text("actor")?, row.text("action")?, row.text("subject")?);
         let (project, detail) = (row.maybe_text("project")?, row.text("detail")?);
-        let entry = Entry {
+        let entry = entry::Entry {
             place: &place.to_string(),
             at: row.int("at")?,
             actor: &actor,

@@ -71,7 +71,8 @@ impl Store {
             let (class, ran) = (row.int("class_id")?, row.read("avoid", read_avoid)?);
             let need = self.need(tx, class).await?;
             if others(tx, &need, &ran).await?.is_empty() {
-                let reason = format!("no worker may confirm it that has not run it: {} did", ran.len());
+                let reason =
+                    format!("another worker has to confirm it: {} ran it, and no other may", ran.len());
                 waiting.push(Waiting { need, reason, class, job: Some(row.read("id", JobId::parse)?) });
             }
         }

@@ -129,7 +129,7 @@ pub(crate) async fn who_waits_for_another_worker_is_told_and_not_for_ever(world:
     let only = world.worker("only").await;
     let first = world.started(&only, START).await;
     assert_eq!(votes(world, &first, "x").await, AGAIN);
-    let why = "no worker may confirm it that has not run it: 1 did";
+    let why = "another worker has to confirm it: 1 ran it, and no other may";
     assert_eq!(world.told(&run).await[0], format!("a queued {why}"));
     assert_eq!(world.store.queued(9).await.unwrap()[0].avoid, [only.clone()]);
     let plain = world.submit_with(&document(&["a"]), 0, at(6)).await;
