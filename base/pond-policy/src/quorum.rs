@@ -65,12 +65,13 @@ mod tests {
             quorum in 1..=9_u64,
             ballots in proptest::collection::vec(0..4_u8, 0..20),
         ) {
+            let number = |count: usize| u64::try_from(count).unwrap();
             for runs in 1..=ballots.len() {
                 let so_far = &ballots[..runs];
                 match judge(so_far, quorum) {
-                    Verdict::Again => proptest::prop_assert!((runs as u64) < most_runs(quorum)),
+                    Verdict::Again => proptest::prop_assert!(number(runs) < most_runs(quorum)),
                     Verdict::Agreed { odd } => {
-                        proptest::prop_assert!(runs - odd.len() >= quorum as usize);
+                        proptest::prop_assert!(number(runs - odd.len()) >= quorum);
                         break;
                     }
                     Verdict::Split => break,

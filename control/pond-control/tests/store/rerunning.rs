@@ -131,7 +131,7 @@ pub(crate) async fn who_waits_for_another_worker_is_told_and_not_for_ever(world:
     assert_eq!(votes(world, &first, "x").await, AGAIN);
     let why = "another worker has to confirm it: 1 ran it, and no other may";
     assert_eq!(world.told(&run).await[0], format!("a queued {why}"));
-    assert_eq!(world.store.queued(9).await.unwrap()[0].avoid, [only.clone()]);
+    assert_eq!(world.store.queued(9).await.unwrap()[0].avoid, std::slice::from_ref(&only));
     let plain = world.submit_with(&document(&["a"]), 0, at(6)).await;
     assert_eq!(world.store.end_unmatched(at(6).minus(Duration::from_millis(1)), at(7)).await.unwrap(), 1);
     assert_eq!(world.told(&run).await, [format!("a failed {why}"), "run failed".to_owned()]);

@@ -180,3 +180,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_job_does_not_go_to_whom_it_avoids() {
+    let mut matcher = Matcher::new(BOUNDS);
+    let avoiding = Intent { avoid: vec![id("ran-it")], ..intent("job", "acme", "sandbox.*", &[]) };
+    matcher.announce(avoiding).unwrap();
+    let worker = |name: &str| applicant(name, &["pool:trusted"], &["sandbox.native"]);
+    assert_eq!(asked(&mut matcher, worker("ran-it")), None);
+    assert_eq!(asked(&mut matcher, worker("another")), Some("job".to_owned()));
+}
