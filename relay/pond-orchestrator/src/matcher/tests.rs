@@ -183,7 +183,7 @@ proptest! {
 
 #[test]
 fn a_job_does_not_go_to_whom_it_avoids() {
-    let mut matcher = Matcher::new(BOUNDS);
+    let mut matcher = Matcher::new(AMPLE);
     let avoiding = Intent { avoid: vec![id("ran-it")], ..intent("job", "acme", "sandbox.*", &[]) };
     matcher.announce(avoiding).unwrap();
     let worker = |name: &str| applicant(name, &["pool:trusted"], &["sandbox.native"]);
