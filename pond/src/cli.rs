@@ -16,6 +16,7 @@ use crate::host_cmd::{self, Host};
 use crate::orchestrator_cmd::OrchestratorArgs;
 use crate::output::REFUSED;
 use crate::proof::key_cmd::{self, Key};
+use crate::remote::audit::{self as audit_log, Audit};
 use crate::remote::cancel::{self, CancelArgs};
 use crate::remote::egress::{self, Egress};
 use crate::remote::fetch::{self, FetchArgs};
@@ -77,6 +78,9 @@ enum Command {
     /// Projects of the control plane: each run belongs to one.
     #[command(subcommand)]
     Project(Project),
+    /// The audit log of the control plane: read, exported, verified.
+    #[command(subcommand)]
+    Audit(Audit),
     /// Hosts that the control plane allows a project.
     #[command(subcommand)]
     Egress(Egress),
@@ -187,6 +191,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Fetch(args) => fetch::main(&args),
         Command::Secret(command) => secret::main(&command),
         Command::Project(command) => project::main(&command),
+        Command::Audit(command) => audit_log::main(&command),
         Command::Egress(command) => egress::main(&command),
         Command::Token(command) => token::main(&command),
         Command::Explain(args) => explain::main(&args),

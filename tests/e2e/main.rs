@@ -5,6 +5,7 @@
 
 mod apply;
 mod attack;
+mod audited;
 mod bad_input;
 mod confined;
 mod containers;

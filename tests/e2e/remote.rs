@@ -287,7 +287,7 @@ fn breaking(asked: &Asked) -> Answer {
 
 fn failed() -> Value {
     let result = json!({ "job": "j1", "worker": "w1", "attempt": 1, "epoch": 1, "outcome": "failed",
-        "statement_sha256": "0".repeat(64), "at": 2000 });
+        "statement_sha256": "0".repeat(64), "at": 2000, "standing": "single", "differs": [] });
     let stage = json!({ "id": "s1", "name": "build", "state": "failed", "reason": "exit 7", "job": null, "ended_at": 2000,
         "results": [result] });
     json!({ "run": { "id": "r1", "project": "acme", "state": "failed", "cancel": null, "open_stages": 0,

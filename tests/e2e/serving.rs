@@ -42,7 +42,7 @@ impl Serving {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Done {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
         Done::of(self.pond(arguments).output().unwrap())
     }
 
@@ -335,6 +335,8 @@ fn a_result_is_fetched_as_it_was_signed_or_not_at_all() {
     assert_eq!(fetched.code, 0, "{fetched:?}");
     assert_eq!(serving.world.read("out/artifacts/made.txt"), "made here\n");
     assert_eq!(serving.world.read("out/stdout.log"), "said\n");
+    assert!(fetched.stdout.contains("holds    the audit log has this result\n"), "{fetched:?}");
+    is_in_the_log(&serving, &run);
     assert!(fetch(&serving.url, "out").stderr.contains("it is there already"));
     let altered = between(&serving, str::to_owned, with_another_word);
     let refused = fetch(&altered.url(), "altered");
@@ -348,6 +350,35 @@ fn a_result_is_fetched_as_it_was_signed_or_not_at_all() {
         ["out", "run.yaml"],
         "nothing of what was refused is kept"
     );
+}
+
+/// What was fetched is checked again with nothing but its files and the two keys.
+fn is_in_the_log(serving: &Serving, run: &str) {
+    let view = serving.json(&["show", run, "--json"]);
+    let worker = view["stages"][0]["results"][0]["worker"].clone();
+    let workers = serving.json(&["worker", "ls", "--json"]);
+    let worker = workers.as_array().unwrap().iter().find(|known| known["id"] == worker).unwrap();
+    let key = worker["signing_key"].as_str().unwrap();
+    let exported = serving.run(&["audit", "export", "--out", "log.jsonl"]);
+    let log_key = exported.stderr.trim_end().rsplit_once(' ').unwrap().1;
+    let verify = |log_key: &str| serving.run(&["verify", "out", "--key", key, "--log-key", log_key]);
+    let verified = verify(log_key);
+    assert!(
+        verified.code == 0 && verified.stdout.contains("holds    the audit log has this result"),
+        "{verified:?}"
+    );
+    let refused = verify(key);
+    assert!(refused.code == 125 && refused.stdout.contains("[checkpoint_origin]"), "{refused:?}");
+    let proof = serving.world.project().join("out/audit.tlog-proof");
+    let text = std::fs::read_to_string(&proof).unwrap();
+    std::fs::write(&proof, text.replacen("index ", "index 1", 1)).unwrap();
+    let refused = verify(log_key);
+    assert!(
+        refused.code == 125 && refused.stdout.contains("FAILS    the audit log has this result"),
+        "{refused:?}"
+    );
+    std::fs::write(&proof, text).unwrap();
+    std::fs::remove_file(serving.world.project().join("log.jsonl")).unwrap();
 }
 
 /// Every regular file below a directory.

@@ -31,6 +31,7 @@ pub mod node;
 pub mod operator;
 pub mod path;
 pub mod profile;
+pub mod quorum;
 pub mod quote;
 pub mod refusal;
 pub mod route;

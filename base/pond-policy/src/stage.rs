@@ -37,6 +37,8 @@ named_enum! {
         Fail => "fail",
         /// The same, and the stage has a try left.
         Retry => "retry",
+        /// The result verified, and another worker is to confirm it.
+        Confirm => "confirm",
         /// The result did not verify.
         Reject => "reject",
         /// The stage used up its time, or nobody who may take it came in time.
@@ -79,7 +81,7 @@ pub const fn next(state: State, event: Event) -> Result<State, IllegalMove> {
         (S::Running, E::Finish) => S::Verifying,
         (S::Verifying, E::Accept) => S::Succeeded,
         (S::Verifying, E::Fail | E::Reject) => S::Failed,
-        (S::Verifying, E::Retry) => S::Queued,
+        (S::Verifying, E::Retry | E::Confirm) => S::Queued,
         (S::Queued | S::Running, E::TimeOut) | (S::Queued | S::Leased | S::Running, E::Poison) => S::Failed,
         (S::Queued | S::Leased, E::Refuse) => S::Refused,
         (S::Queued | S::Leased | S::Running | S::Verifying, E::Cancel) => S::Cancelled,
@@ -94,14 +96,14 @@ mod tests {
     /// Written apart from the code: one row per state, one column per event in the order of
     /// `Event::ALL`, `.` for an illegal move.
     const TABLE: [(State, &str); 8] = [
-        (State::Queued, "leased . . . . . . . failed failed cancelled refused"),
-        (State::Leased, ". running queued . . . . . . failed cancelled refused"),
-        (State::Running, ". . queued verifying . . . . failed failed cancelled ."),
-        (State::Verifying, ". . . . succeeded failed queued failed . . cancelled ."),
-        (State::Succeeded, ". . . . . . . . . . . ."),
-        (State::Failed, ". . . . . . . . . . . ."),
-        (State::Cancelled, ". . . . . . . . . . . ."),
-        (State::Refused, ". . . . . . . . . . . ."),
+        (State::Queued, "leased . . . . . . . . failed failed cancelled refused"),
+        (State::Leased, ". running queued . . . . . . . failed cancelled refused"),
+        (State::Running, ". . queued verifying . . . . . failed failed cancelled ."),
+        (State::Verifying, ". . . . succeeded failed queued queued failed . . cancelled ."),
+        (State::Succeeded, ". . . . . . . . . . . . ."),
+        (State::Failed, ". . . . . . . . . . . . ."),
+        (State::Cancelled, ". . . . . . . . . . . . ."),
+        (State::Refused, ". . . . . . . . . . . . ."),
     ];
 
     #[test]

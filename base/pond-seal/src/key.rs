@@ -116,6 +116,10 @@ impl PublicKey {
             .is_ok_and(|signature| self.0.verify_strict(bytes, &signature).is_ok())
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
     fn der(&self) -> Vec<u8> {
         [PUBLIC_DER.as_slice(), self.0.as_bytes()].concat()
     }

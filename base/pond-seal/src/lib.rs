@@ -9,10 +9,11 @@
 //! - [`vault`] secrets at rest; [`fresh`] random bytes.
 //! - [`statement`] the in-toto statement inside; [`result`] what it says about a run.
 //! - [`enroll`], [`offer`], [`request`], [`seal`], [`bundle`], [`tree`], [`chain`]: what control plane and worker say to each other.
-//! - [`bearer`] tokens of people and programs.
+//! - [`bearer`] tokens of people and programs; [`audit`] the log that is a Merkle tree.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod audit;
 pub mod bearer;
 pub mod bundle;
 pub mod chain;

@@ -22,6 +22,9 @@ pub enum Told {
         project: Id,
         capability: Option<String>,
         tags: Vec<String>,
+        /// Workers it does not go to.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        avoid: Vec<Id>,
     },
     /// It no longer does.
     JobGone {
@@ -67,6 +70,7 @@ mod tests {
                 project: id("p"),
                 capability: Some("sandbox.*".to_owned()),
                 tags: Vec::new(),
+                avoid: vec![id("w")],
             },
             Told::JobGone { job: id("j") },
             Told::Worker { worker: id("w"), tags: vec!["pool:trusted".to_owned()], capabilities: Vec::new() },

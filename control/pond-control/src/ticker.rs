@@ -1,6 +1,7 @@
 //! What time alone brings about: leases that lapse, stages nobody may take that have waited long enough, idempotency keys that
-//! are old. On the control plane's clock, a bounded amount of work at a time; several control planes may do it at once.
+//! are old, entries of the audit log that are not in its tree yet. On the control plane's clock, a bounded amount of work at a time; several control planes may do it at once.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ impl Hearing {
 }
 
 /// Ticks for as long as it is polled. A store that does not answer is told to `report`, and asked again at the next tick.
-pub async fn run(plane: Arc<Plane>, pace: Pace, report: impl Fn(&Fault)) {
+pub async fn run(plane: Arc<Plane>, pace: Pace, report: impl Fn(&(dyn Error + 'static))) {
     let mut ticks = interval(pace.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hearing = Hearing::begin(plane.now());
@@ -85,6 +86,9 @@ pub async fn run(plane: Arc<Plane>, pace: Pace, report: impl Fn(&Fault)) {
             report(&fault);
             // Who calls while the store does not answer is not heard either.
             hearing = Hearing::begin(plane.now());
+        }
+        if let Err(fault) = plane.store.grow_tree(&plane.key).await {
+            report(&fault);
         }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const CHANGES: &str = "changes.json";
 pub(crate) const PATCH: &str = "changes.patch";
 pub(crate) const EGRESS: &str = "egress.jsonl";
+/// What shows that the audit log of a control plane has the result.
+pub(crate) const AUDIT_PROOF: &str = "audit.tlog-proof";
 
 use std::fs::File;
 use std::io;

@@ -10,12 +10,13 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use hyper::body::Bytes;
 use pond_seal::key::PublicKey;
-use pond_wire::api::{ResultView, RunView, StageView, Workers};
+use pond_wire::api::{LogProof, Outcome, ResultView, RunView, StageView, Standing, Workers};
 use pond_worker::pack::CAPS;
 use pond_worker::unpack::unpack;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -28,9 +29,12 @@ use crate::client::fault::ClientFault;
 use crate::client::server::{Call, Server};
 use crate::client::target::Target;
 use crate::client::{self, ServerArgs};
-use crate::proof::STATEMENT;
+use crate::proof::{AUDIT_PROOF, STATEMENT};
 use crate::verify::{self, AboutJob};
 use crate::{output, verify::trusted};
+
+/// How often, a second apart, a result that is not in the audit log yet is asked for.
+const LOG_TRIES: usize = 30;
 
 /// Fetch what a stage made: its patch, its artifacts, its logs and the statement its worker signed, all of it verified.
 #[derive(Debug, Args)]
@@ -49,6 +53,12 @@ pub(crate) struct FetchArgs {
     /// The public key of the worker, as a PEM file or in hexadecimal; without it, the one the control plane has pinned.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// The public key of the control plane, whose audit log must have the result; without it, the one it names.
+    #[arg(long, value_name = "KEY")]
+    log_key: Option<String>,
+    /// Fetch a result that other workers disagree with.
+    #[arg(long)]
+    distrusted: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -66,6 +76,15 @@ async fn fetch(server: &Arc<Server>, args: &FetchArgs) -> anyhow::Result<ExitCod
     let Some(result) = stage.results.last() else {
         bail!("{} has no result: it is {}", stage.name, super::state_of_stage(stage.state));
     };
+    if result.outcome == Outcome::Rejected {
+        bail!("the result of {} did not verify: {}", stage.name, stage.reason);
+    }
+    if result.standing == Standing::Distrusted && !args.distrusted {
+        bail!(
+            "other workers disagree with the result of {}: --distrusted fetches it all the same",
+            stage.name
+        );
+    }
     let key = match &args.key {
         Some(named) => trusted(Some(named))?,
         None => pinned(server, &result.worker).await?,
@@ -73,19 +92,49 @@ async fn fetch(server: &Arc<Server>, args: &FetchArgs) -> anyhow::Result<ExitCod
     let building = Building::begin(&args.out)?;
     let envelope = statement::envelope(server, &args.run, &stage.name).await?;
     write(&building.path.join(STATEMENT), &envelope)?;
+    let log_key = logged(server, args, stage, &building.path.join(AUDIT_PROOF)).await?;
     receive(server, &args.run, &stage.name, &building.path).await?;
     for stream in Stream::ALL {
         log(server, &args.run, &stage.name, stream, &building.path).await?;
     }
-    let report = verify::of_job(&building.path, &key, &about(result))?;
+    let report = verify::of_job(&building.path, &key, &about(result, &log_key))?;
     if report.holds() {
         building.finish(&args.out)?;
     }
     Ok(report.at(&args.out).print(args.json))
 }
 
-fn about(result: &ResultView) -> AboutJob<'_> {
-    AboutJob { job: &result.job, worker: &result.worker, epoch: result.epoch }
+fn about<'a>(result: &'a ResultView, log_key: &'a PublicKey) -> AboutJob<'a> {
+    AboutJob { job: &result.job, worker: &result.worker, epoch: result.epoch, log_key }
+}
+
+/// The proof that the audit log has the result, kept, and the key it is to be checked with.
+async fn logged(
+    server: &Server,
+    args: &FetchArgs,
+    stage: &StageView,
+    into: &Path,
+) -> anyhow::Result<PublicKey> {
+    let ask = || {
+        let target = Target::new(&["runs", &args.run, "stages", &stage.name, "proof"]);
+        server.json::<LogProof>(Call::get(target))
+    };
+    let mut told = ask().await;
+    for _ in 0..LOG_TRIES {
+        // What others write at the same moment comes first.
+        let Err(ClientFault::Problem(problem)) = &told else { break };
+        if problem.status != 503 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        told = ask().await;
+    }
+    let LogProof { proof, key } = told?;
+    write(into, proof.as_bytes())?;
+    match &args.log_key {
+        Some(named) => trusted(Some(named)),
+        None => PublicKey::parse(&key).context("the key the control plane names"),
+    }
 }
 
 fn chosen<'a>(run: &'a RunView, named: Option<&str>) -> anyhow::Result<&'a StageView> {

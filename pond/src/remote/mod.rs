@@ -3,6 +3,7 @@
 //! Trust zone: a person's terminal. Words of the server are shown escaped, output of jobs neutralised; a secret comes from standard
 //! input or a terminal without echo, never from an argument, and goes nowhere but to the server.
 
+pub(crate) mod audit;
 pub(crate) mod cancel;
 pub(crate) mod egress;
 pub(crate) mod fetch;

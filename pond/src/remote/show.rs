@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use pond_wire::api::{Outcome, RunView, StageView};
+use pond_wire::api::{Outcome, RunView, StageView, Standing};
 
 use super::{age, moment, state_of_run, state_of_stage, view};
 use crate::client::{self, ServerArgs};
@@ -42,7 +42,24 @@ fn text(view: &RunView) -> String {
     lines.push(String::new());
     let header = ["STAGE", "STATE", "TRY", "WORKER", "WHY"];
     lines.push(output::table(header, view.stages.iter().map(row)));
+    lines.extend(view.stages.iter().flat_map(compared));
     lines.join("\n")
+}
+
+/// What workers who ran the same stage do not agree on.
+fn compared(stage: &StageView) -> Vec<String> {
+    let mut lines = Vec::new();
+    for result in &stage.results {
+        let who = format!("{} by {} (try {})", stage.name, result.worker, result.attempt);
+        match result.standing {
+            Standing::Single => {}
+            Standing::Unconfirmed => lines.push(format!("unconfirmed  {who}")),
+            Standing::Confirmed => lines.push(format!("confirmed    {who}")),
+            Standing::Distrusted => lines.push(format!("DISTRUSTED   {who}")),
+        }
+        lines.extend(result.differs.iter().map(|path| format!("  differs    {path}")));
+    }
+    lines.iter().map(|line| output::plain(line)).collect()
 }
 
 fn row(stage: &StageView) -> [String; 5] {

@@ -130,8 +130,8 @@ impl Serving {
 }
 
 async fn tick(plane: Arc<Plane>, pace: ticker::Pace) {
-    let report = |fault: &pond_control::store::Fault| {
-        tracing::error!(fault = fault as &dyn std::error::Error, "a round of the clock failed");
+    let report = |fault: &(dyn std::error::Error + 'static)| {
+        tracing::error!(fault, "a round of the clock failed");
     };
     ticker::run(plane, pace, report).await;
 }

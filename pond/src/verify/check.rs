@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::output::{self, REFUSED, plain};
 use crate::proof::STATEMENT;
 
-#[derive(Debug, Default)]
-pub(super) struct Checks(Vec<Check>);
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Checks(Vec<Check>);
 
 #[derive(Debug, Serialize)]
 struct Check {
@@ -31,19 +31,19 @@ enum Came {
 
 /// Why a check failed.
 #[derive(Debug, Serialize)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     /// Stable; docs/verify.md lists it.
     code: &'static str,
     reason: String,
 }
 
 impl Failure {
-    pub(super) fn new(code: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &'static str, reason: impl Into<String>) -> Self {
         Self { code, reason: reason.into() }
     }
 
     /// With everything the error rests on.
-    pub(super) fn of(code: &'static str, fault: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn of(code: &'static str, fault: &(dyn Error + 'static)) -> Self {
         let mut reason = fault.to_string();
         let mut cause = fault.source();
         while let Some(source) = cause {
@@ -55,8 +55,18 @@ impl Failure {
 }
 
 impl Checks {
+    /// Whether anything was checked, and all of it held.
+    pub(crate) fn hold(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|check| matches!(check.outcome, Came::Holds))
+    }
+
+    /// One for each check.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.iter().map(Check::line).collect()
+    }
+
     /// Notes the outcome, and hands on what a check that held brought.
-    pub(super) fn step<T>(&mut self, check: impl Into<String>, outcome: Result<T, Failure>) -> Option<T> {
+    pub(crate) fn step<T>(&mut self, check: impl Into<String>, outcome: Result<T, Failure>) -> Option<T> {
         let check = check.into();
         match outcome {
             Ok(value) => {
@@ -123,6 +133,12 @@ impl Report {
             Verdict::Verified | Verdict::StatementVerified => true,
             Verdict::Refused => false,
         }
+    }
+
+    /// Something its reader should know, which no check rests on.
+    pub(super) fn saying(mut self, line: Option<&str>) -> Self {
+        self.says.extend(line.map(str::to_owned));
+        self
     }
 
     /// The same of a directory that has another name by now.

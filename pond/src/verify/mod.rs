@@ -3,9 +3,10 @@
 //! The envelope, its files and any tree named are hostile. Nothing of the statement is read before its signature held, no file
 //! is parsed before its digest was compared, and a file that the statement names and that is not there is a failure.
 
-mod check;
+pub(crate) mod check;
 mod copies;
 mod files;
+mod logged;
 mod trees;
 
 use std::io::Read;
@@ -38,6 +39,9 @@ pub(crate) struct VerifyArgs {
     /// The public key to trust, as a PEM file or in hexadecimal; without it, this machine's own.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// The public key of the control plane whose audit log must have the result, as a PEM file or in hexadecimal.
+    #[arg(long, value_name = "KEY")]
+    log_key: Option<String>,
     /// A tree that must hold, at every path the run changed, what the job found there.
     #[arg(long, value_name = "DIR")]
     input: Option<PathBuf>,
@@ -70,6 +74,7 @@ pub(crate) fn main(args: &VerifyArgs) -> ExitCode {
 fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     let found = find(&args.statement)?;
     let key = trusted(args.key.as_deref())?;
+    let log_key = args.log_key.as_deref().map(|named| trusted(Some(named))).transpose()?;
     let bytes = read(&found.file, u64::try_from(MOST_BYTES)?)?;
     let mut checks = Checks::default();
     let statement = statement(&bytes, &key, &mut checks);
@@ -85,7 +90,14 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
             }
         }
     }
-    Ok(Report::new(&found.file, &key, statement.as_ref(), args.alone, checks))
+    if let (Some(statement), Some(key)) = (&statement, &log_key) {
+        checks.step(logged::CHECK, logged::check(&found.directory, (&bytes, statement), key));
+    }
+    let unasked = log_key.is_none() && logged::is_beside(&found.directory);
+    let report = Report::new(&found.file, &key, statement.as_ref(), args.alone, checks);
+    Ok(report.saying(
+        unasked.then_some("a proof that an audit log has it lies beside it; --log-key KEY checks that"),
+    ))
 }
 
 /// Which try at a stage, as a control plane counts them.
@@ -94,6 +106,8 @@ pub(crate) struct AboutJob<'a> {
     pub(crate) job: &'a str,
     pub(crate) worker: &'a str,
     pub(crate) epoch: u64,
+    /// Of the control plane, whose audit log must have the result.
+    pub(crate) log_key: &'a PublicKey,
 }
 
 /// The same for a directory that was fetched: besides everything else, the statement is the one of this job under this lease.
@@ -105,6 +119,7 @@ pub(crate) fn of_job(directory: &Path, key: &PublicKey, about: &AboutJob<'_>) ->
     if let Some(statement) = &statement {
         checks.step("statement is about this job", about.check(statement));
         Beside { directory, statement }.check(None, &mut checks);
+        checks.step(logged::CHECK, logged::check(directory, (&bytes, statement), about.log_key));
     }
     Ok(Report::new(&file, key, statement.as_ref(), false, checks))
 }

@@ -18,6 +18,8 @@ pub struct Intent {
     /// `None` for unconfined work.
     pub capability: Option<Requirement>,
     pub tags: Vec<Tag>,
+    /// Workers it does not go to.
+    pub avoid: Vec<Id>,
 }
 
 /// A worker that asks for work, with the tags the control plane granted it.
@@ -93,7 +95,7 @@ impl Applicant {
     fn may_have(&self, intent: &Intent) -> bool {
         let job = JobTags { required: &intent.tags, project: Some(&intent.project) };
         let capable = intent.capability.is_none_or(|wanted| wanted.satisfied_by(&self.capabilities));
-        capable && may_receive(&self.tags, job).is_ok()
+        capable && may_receive(&self.tags, job).is_ok() && !intent.avoid.contains(&self.worker)
     }
 }
 

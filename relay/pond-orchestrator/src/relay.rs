@@ -53,9 +53,9 @@ impl Relay {
     /// What the control plane tells. A job that finds no room is told again.
     pub fn hear(&self, told: Told) {
         match told {
-            Told::Job { job, project, capability, tags } => {
+            Told::Job { job, project, capability, tags, avoid } => {
                 if let Some(Ok(())) =
-                    intent(job, project, capability, &tags).map(|intent| self.announce(intent))
+                    intent((job, avoid), project, capability, &tags).map(|intent| self.announce(intent))
                 {
                 }
             }
@@ -153,13 +153,18 @@ fn parsed(capabilities: &[String]) -> Vec<Capability> {
 }
 
 /// A job as it was told; nothing where it names what this orchestrator does not know, which then nobody here may have.
-fn intent(job: Id, project: Id, capability: Option<String>, tags: &[String]) -> Option<Intent> {
+fn intent(
+    (job, avoid): (Id, Vec<Id>),
+    project: Id,
+    capability: Option<String>,
+    tags: &[String],
+) -> Option<Intent> {
     let capability = match capability {
         None => None,
         Some(text) => Some(Requirement::parse(&text)?),
     };
     let tags = tags.iter().map(|tag| Tag::parse(tag)).collect::<Option<Vec<_>>>()?;
-    Some(Intent { job, project: Project::from(Name::parse(project.as_str())?), capability, tags })
+    Some(Intent { job, project: Project::from(Name::parse(project.as_str())?), capability, tags, avoid })
 }
 
 /// A place in the queue, for as long as the poll lives.
@@ -204,7 +209,8 @@ mod tests {
 
     fn intent(job: &str) -> Intent {
         let project = Project::parse("acme", &Path::root()).unwrap();
-        Intent { job: id(job), project, capability: Requirement::parse("sandbox.*"), tags: Vec::new() }
+        let capability = Requirement::parse("sandbox.*");
+        Intent { job: id(job), project, capability, tags: Vec::new(), avoid: Vec::new() }
     }
 
     fn worker(name: &str) -> Applicant {

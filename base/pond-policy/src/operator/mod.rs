@@ -19,7 +19,11 @@ pub use caps::{Caps, IdleSeconds, JobBytes, LifetimeSeconds, TunnelBytes};
 pub use egress::Egress;
 pub use model::{Credential, Model};
 
+use crate::limits::Count;
 use crate::name::Name;
+
+/// Of a hundred.
+pub type Percent = Count<0, 100>;
 
 const MODEL: Field = Field {
     name: "model",
@@ -40,11 +44,18 @@ const EGRESS: Field = Field {
     doc: "What every allowlist starts with, and what none may hold.",
 };
 
+const SPOT_CHECK_PERCENT: Field = Field {
+    name: "spot_check_percent",
+    need: Need::Optional,
+    kind: Percent::kind(Code::VerifyInvalid),
+    doc: "Of a hundred results that nobody asked to have confirmed, so many are: run again by another worker and compared.",
+};
+
 /// The whole file.
 pub static OPERATOR_SHAPE: Shape = Shape {
     name: "operator",
     doc: "The operator's file.",
-    fields: &[MODEL, PRICE, EGRESS],
+    fields: &[MODEL, PRICE, EGRESS, SPOT_CHECK_PERCENT],
     unknown: Code::UnknownField,
 };
 
@@ -53,6 +64,8 @@ pub static OPERATOR_SHAPE: Shape = Shape {
 pub struct Operator {
     pub models: Vec<Model>,
     pub egress: Egress,
+    /// How many of a hundred results are confirmed unasked; none without a word.
+    pub spot_check_percent: Option<Percent>,
 }
 
 impl Operator {
@@ -85,7 +98,9 @@ fn read(document: &Node, refusals: &mut Refusals) -> Option<Operator> {
     if let Some(item) = object.item(&EGRESS) {
         refuse_model_hosts(&models, &egress, item, refusals);
     }
-    Some(Operator { models, egress })
+    let spot_check_percent =
+        object.item(&SPOT_CHECK_PERCENT).and_then(|item| item.quantity(Percent::parse, refusals));
+    Some(Operator { models, egress, spot_check_percent })
 }
 
 /// The broker is the only door to a model: a host on the allowlist would be a second one, without a meter.

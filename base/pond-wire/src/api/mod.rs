@@ -12,12 +12,12 @@ mod token;
 mod value;
 mod worker;
 
-pub use audit::{AuditEntry, AuditPage};
+pub use audit::{AuditEntry, AuditPage, LogCheckpoint, LogConsistency, LogProof};
 pub use problem::{Fault, Problem, ProblemCode};
 pub use project::{CredentialView, Credentials, EgressRules, ProjectView, Projects, Rotated, SetCredential};
 pub use run::{
     Accepted, AcceptedStage, Cancel, Event, JobView, Outcome, ResultView, RunPage, RunState, RunSummary,
-    RunView, SourceReply, StageState, StageView, Submit, SubmitReply, Warning,
+    RunView, SourceReply, StageState, StageView, Standing, Submit, SubmitReply, Warning,
 };
 pub use token::{NewToken, Scope, TokenKind, TokenReply, TokenView, Tokens};
 pub use value::{Document, Hidden};
@@ -29,6 +29,9 @@ pub const PROBLEM_TYPE: &str = "application/problem+json";
 pub const TREE_TYPE: &str = "application/vnd.pond.tree";
 /// A signed statement, as it was signed.
 pub const ENVELOPE_TYPE: &str = "application/vnd.dsse.envelope.v1+json";
+
+/// Entries of the audit log, a line each.
+pub const LINES_TYPE: &str = "application/jsonl";
 
 /// Milliseconds since 1970.
 pub type Millis = u64;

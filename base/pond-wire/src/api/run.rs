@@ -180,6 +180,23 @@ pub struct ResultView {
     /// Of the signed statement.
     pub statement_sha256: String,
     pub at: Millis,
+    pub standing: Standing,
+    /// Paths in which it differs from the result of another worker.
+    pub differs: Vec<String>,
+}
+
+/// What a result counts for beside those of other workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Nobody else was asked.
+    Single,
+    /// Others are asked.
+    Unconfirmed,
+    /// Enough others agree.
+    Confirmed,
+    /// Others disagree.
+    Distrusted,
 }
 
 /// What one event of the stream says; its id is what `Last-Event-ID` takes.

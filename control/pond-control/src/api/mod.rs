@@ -156,6 +156,7 @@ async fn serve(
         Route::Logs => watch::logs(&call).await,
         Route::Statement => run::statement(&call).await,
         Route::Result => watch::result(&call).await,
+        Route::Proof => audit::proof(&call).await,
         Route::Projects => project::list(&call).await,
         Route::MakeProject => project::make(&call).await,
         Route::RemoveProject => project::remove(&call).await,
@@ -175,6 +176,9 @@ async fn serve(
         Route::IssueToken => token::issue(&call, body).await,
         Route::RevokeToken => token::revoke(&call).await,
         Route::Audit => audit::list(&call).await,
+        Route::Checkpoint => audit::checkpoint(&call).await,
+        Route::LogEntries => audit::entries(&call).await,
+        Route::Consistency => audit::consistency(&call).await,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The OpenAPI 3.1 document: made from the table of routes and the types that are read and written, so that it cannot differ from them.
 
-use pond_wire::api::{self, ENVELOPE_TYPE, PROBLEM_TYPE, ProblemCode, TREE_TYPE};
+use pond_wire::api::{self, ENVELOPE_TYPE, LINES_TYPE, PROBLEM_TYPE, ProblemCode, TREE_TYPE};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
@@ -140,6 +140,10 @@ fn reply(route: Route, types: &mut SchemaGenerator) -> Reply {
         Route::Tokens => of::<api::Tokens>(200, types),
         Route::IssueToken => of::<api::TokenReply>(201, types),
         Route::Audit => of::<api::AuditPage>(200, types),
+        Route::Proof => of::<api::LogProof>(200, types),
+        Route::Checkpoint => of::<api::LogCheckpoint>(200, types),
+        Route::LogEntries => Reply::Bytes(LINES_TYPE),
+        Route::Consistency => of::<api::LogConsistency>(200, types),
         Route::RemoveProject
         | Route::RemoveEgress
         | Route::SetCredential
@@ -203,7 +207,7 @@ fn parameters(route: Route) -> Vec<Value> {
     let states = || json!({"enum": ["active", "succeeded", "failed", "cancelled", "refused"]});
     let streams = || json!({"enum": ["stdout", "stderr", "terminal"], "default": "stdout"});
     let from = |least: u32| json!({"type": "integer", "minimum": least});
-    let others: [(Route, &str, &str, Value); 16] = [
+    let others: [(Route, &str, &str, Value); 19] = [
         (Route::SendSource, "query", "project", name()),
         (Route::Runs, "query", "project", name()),
         (Route::Runs, "query", "state", states()),
@@ -219,10 +223,13 @@ fn parameters(route: Route) -> Vec<Value> {
         (Route::Logs, "query", "offset", from(0)),
         (Route::Logs, "query", "follow", json!({"type": "boolean", "default": false})),
         (Route::Statement, "query", "attempt", from(1)),
+        (Route::Proof, "query", "attempt", from(1)),
+        (Route::Consistency, "query", "from", from(0)),
+        (Route::Consistency, "query", "to", from(0)),
         (Route::Events, "header", "Last-Event-ID", text()),
     ];
     for (_, place, name, schema) in others.into_iter().filter(|(of, ..)| *of == route) {
-        let required = route == Route::SendSource;
+        let required = matches!(route, Route::SendSource | Route::Consistency);
         parameters.push(json!({"name": name, "in": place, "required": required, "schema": schema}));
     }
     if route == Route::Submit {
@@ -237,6 +244,7 @@ fn path_parameter(name: &str) -> Value {
         "run" => json!({"type": "string", "pattern": "^run_[0-9a-f]{32}$"}),
         "worker" => json!({"type": "string", "pattern": "^worker_[0-9a-f]{32}$"}),
         "token" => json!({"type": "string", "pattern": "^tok_[0-9a-f]{32}$"}),
+        "tile" => json!({"type": "integer", "minimum": 0}),
         "host" => {
             json!({"type": "string", "description": "A host rule: `name`, `*.name`, either with `:port`."})
         }

@@ -5,7 +5,7 @@ use axum::http::{Response as HttpResponse, StatusCode};
 use axum::response::{IntoResponse, Response};
 use pond_wire::api::{PROBLEM_TYPE, Problem, ProblemCode};
 
-use crate::store::{CredentialFault, Fault, ProjectFault, WorkerFault};
+use crate::store::{CredentialFault, Fault, ProjectFault, TreeFault, WorkerFault};
 
 /// A call that is not served.
 #[derive(Debug)]
@@ -55,6 +55,21 @@ impl From<Fault> for Refused {
             return Self::after(ProblemCode::Unavailable, "the store is out of reach", 1);
         }
         Self::internal(&fault)
+    }
+}
+
+impl From<TreeFault> for Refused {
+    fn from(fault: TreeFault) -> Self {
+        match fault {
+            TreeFault::Store(fault) => fault.into(),
+            TreeFault::Proof(fault) => Self::parameter(fault.to_string()),
+            TreeFault::Checkpoint(_)
+            | TreeFault::Edge(_)
+            | TreeFault::Root
+            | TreeFault::Tile
+            | TreeFault::Entry(_)
+            | TreeFault::Shrunk { .. } => Self::internal(&fault),
+        }
     }
 }
 

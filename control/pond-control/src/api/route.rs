@@ -122,6 +122,7 @@ routes! {
     Logs: GET "/v1/runs/{run}/stages/{stage}/logs", of_project(Scope::RunsRead), Takes::Nothing, "Read or follow the output of a stage";
     Statement: GET "/v1/runs/{run}/stages/{stage}/statement", of_project(Scope::RunsRead), Takes::Nothing, "The signed statement about a stage";
     Result: GET "/v1/runs/{run}/stages/{stage}/result", of_project(Scope::RunsRead), Takes::Nothing, "What a stage left, as a packed tree";
+    Proof: GET "/v1/runs/{run}/stages/{stage}/proof", of_project(Scope::RunsRead), Takes::Nothing, "What shows that a stage's result is in the audit log";
     Projects: GET "/v1/projects", of_project(Scope::TokensAdmin), Takes::Nothing, "List projects";
     MakeProject: PUT "/v1/projects/{project}", of_all(Scope::TokensAdmin), Takes::Nothing, "Make a project";
     RemoveProject: DELETE "/v1/projects/{project}", of_all(Scope::TokensAdmin), Takes::Nothing, "Remove a project without runs";
@@ -141,6 +142,9 @@ routes! {
     IssueToken: POST "/v1/tokens", of_project(Scope::TokensAdmin), SMALL, "Issue a token";
     RevokeToken: DELETE "/v1/tokens/{token}", of_project(Scope::TokensAdmin), Takes::Nothing, "Revoke a token";
     Audit: GET "/v1/audit", of_project(Scope::AuditRead), Takes::Nothing, "Read the audit log, oldest first";
+    Checkpoint: GET "/v1/audit/checkpoint", of_all(Scope::AuditRead), Takes::Nothing, "The signed size and root of the audit log";
+    LogEntries: GET "/v1/audit/entries/{tile}", of_all(Scope::AuditRead), Takes::Nothing, "256 entries of the audit log, as they were hashed";
+    Consistency: GET "/v1/audit/consistency", of_all(Scope::AuditRead), Takes::Nothing, "What shows that the log only grew";
 }
 
 impl Route {

@@ -15,7 +15,7 @@ use super::call::{Call, created, millis, ok};
 use super::problem::Refused;
 use crate::store::{
     Asked, BundleId, Idempotency, Outcome, ResultView, RunId, RunState, RunSummary, RunView, StageView,
-    Submission, SubmitFault, Submitted,
+    Standing, Submission, SubmitFault, Submitted,
 };
 
 const MOST_RETRIES: u32 = 10;
@@ -33,8 +33,14 @@ struct Filter {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Which {
+pub(super) struct Which {
     attempt: Option<u64>,
+}
+
+impl Which {
+    pub(super) fn is_of(&self, attempt: u64) -> bool {
+        self.attempt.is_none_or(|asked| asked == attempt)
+    }
 }
 
 pub(super) async fn preflight(call: &Call, body: Body) -> Result<Response, Refused> {
@@ -199,7 +205,7 @@ pub(super) async fn statement(call: &Call) -> Result<Response, Refused> {
     let which: Which = call.query()?;
     let stage = stage(call, &run).await?;
     let mut results = call.store().results(&stage.id).await?;
-    results.retain(|result| which.attempt.is_none_or(|attempt| result.attempt == attempt));
+    results.retain(|result| which.is_of(result.attempt));
     let last = results.pop().ok_or_else(Refused::not_found)?;
     let media = (CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_TYPE));
     Ok((StatusCode::OK, [media], last.envelope).into_response())
@@ -255,6 +261,13 @@ fn result_view(result: &ResultView) -> api::ResultView {
         },
         statement_sha256: result.digest.to_string(),
         at: millis(result.at),
+        standing: match result.standing {
+            Standing::Single => api::Standing::Single,
+            Standing::Unconfirmed => api::Standing::Unconfirmed,
+            Standing::Confirmed => api::Standing::Confirmed,
+            Standing::Distrusted => api::Standing::Distrusted,
+        },
+        differs: result.differs.clone(),
     }
 }
 

@@ -10,8 +10,9 @@ use super::grant::Granted;
 use super::hold::lease_of;
 use super::intake::{self, IntakeFault, Verified};
 use super::problem::Problem;
+use super::rerun::Compared;
 use crate::plane::Plane;
-use crate::store::{Completed, Completion, Lease, Moment, Outcome};
+use crate::store::{Ballot, Completed, Completion, Lease, Moment, Outcome};
 
 pub(super) async fn complete(
     plane: &Plane,
@@ -36,9 +37,14 @@ pub(super) async fn complete(
             Err(IntakeFault::Store(fault)) => return Err(fault.into()),
         },
     };
-    let Verified { outcome, reason } = &verified;
+    let Verified { outcome, reason, compared } = &verified;
     let completion = Completion { lease: &lease, outcome: *outcome, reason, envelope };
-    let completed = plane.store.complete(completion, now).await?;
+    let ballot = compared.as_ref().map(|Compared { digest, quorum, differs }| Ballot {
+        digest: *digest,
+        quorum: *quorum,
+        differs,
+    });
+    let completed = plane.store.complete_among(completion, ballot, now).await?;
     plane.bell.ring();
     match (completed, code) {
         (Completed::Stale, _) => Err(Problem::stale()),
@@ -51,7 +57,7 @@ pub(super) async fn complete(
 }
 
 fn rejected(reason: String) -> Verified {
-    Verified { outcome: Outcome::Rejected, reason }
+    Verified { outcome: Outcome::Rejected, reason, compared: None }
 }
 
 async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<CompleteReply, Problem> {

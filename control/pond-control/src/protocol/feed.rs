@@ -5,7 +5,7 @@
 //! claim gives the oldest anyway. What has waited for a while is told again, so that an orchestrator that gave it to a worker that went
 //! away hears of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::notes::Notes;
 use super::problem::Problem;
 use crate::plane::{LOOK_AGAIN, Plane};
-use crate::store::{Actor, Fault, JobId, TokenFault, WorkerState};
+use crate::store::{Actor, Fault, JobId, Queued, TokenFault, WorkerId, WorkerState};
 
 /// Jobs of one need that are told.
 const MOST_OF_A_NEED: u32 = 64;
@@ -143,17 +143,17 @@ impl SoFar {
 
     async fn jobs(&mut self, plane: &Plane) -> Result<Vec<Told>, Fault> {
         let queued = plane.store.queued(MOST_OF_A_NEED).await?;
-        let waits: HashMap<&JobId, &Need> = queued.iter().map(|(job, need)| (job, need)).collect();
+        let waits: HashSet<&JobId> = queued.iter().map(|queued| &queued.job).collect();
         let mut lines = Vec::new();
         self.jobs.retain(|job, _| {
-            let stays = waits.contains_key(job);
+            let stays = waits.contains(job);
             lines.extend(name(job.as_str()).filter(|_| !stays).map(|job| Told::JobGone { job }));
             stays
         });
         let now = Instant::now();
-        for (job, need) in &queued {
+        for Queued { job, need, avoid } in &queued {
             let told = self.jobs.get(job).is_some_and(|told| now.duration_since(*told) < AGAIN);
-            if let Some(line) = waiting(job, need).filter(|_| !told) {
+            if let Some(line) = waiting(job, need, avoid).filter(|_| !told) {
                 self.jobs.insert(job.clone(), now);
                 lines.push(line);
             }
@@ -184,12 +184,13 @@ impl SoFar {
     }
 }
 
-fn waiting(job: &JobId, need: &Need) -> Option<Told> {
+fn waiting(job: &JobId, need: &Need, avoid: &[WorkerId]) -> Option<Told> {
     Some(Told::Job {
         job: name(job.as_str())?,
         project: name(need.project().as_str())?,
         capability: need.capability().map(|capability| capability.to_string()),
         tags: need.tags().iter().map(ToString::to_string).collect(),
+        avoid: avoid.iter().map(|worker| name(worker.as_str())).collect::<Option<Vec<_>>>()?,
     })
 }
 

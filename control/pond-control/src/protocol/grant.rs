@@ -13,7 +13,7 @@ use pond_policy::node::Node;
 use pond_policy::path::Path;
 use pond_policy::refusal::{Refusal, Refusals};
 use pond_policy::route::{Have, Mismatch, Need};
-use pond_policy::run::{Executor, Stage, preflight};
+use pond_policy::run::{Executor, Stage, Verify, preflight};
 use pond_policy::sandbox;
 use pond_policy::settings::Settings;
 use pond_seal::Digest;
@@ -36,6 +36,9 @@ pub(super) struct Granted {
     pub(super) deadline: Duration,
     /// In seconds of the server's clock.
     pub(super) not_after: u64,
+    /// How its result is confirmed.
+    pub(super) verify: Option<Verify>,
+    pub(super) need: Need,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +87,8 @@ impl Granted {
             credentials: credentials(&stage.executor)?,
             deadline: held.work.timeout,
             not_after: u64::try_from(last.0 / 1000).unwrap_or(0),
+            verify: stage.verify,
+            need,
         })
     }
 

@@ -13,16 +13,17 @@ use std::io::Write as _;
 
 use super::gate::Caller;
 use super::grant::Granted;
+use super::rerun::{self, Compared};
 use crate::plane::Plane;
 use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Stream};
 
 /// Pieces of a stream read at once.
-const PIECES: u32 = 16;
+pub(super) const PIECES: u32 = 16;
 /// Entries of a packed result.
-const MOST_ENTRIES: u64 = 100_000;
+pub(super) const MOST_ENTRIES: u64 = 100_000;
 const PATCH: &[u8] = b"changes.patch";
 const CHANGES: &[u8] = b"changes.json";
-const MANIFEST: &[u8] = b"manifest.json";
+pub(super) const MANIFEST: &[u8] = b"manifest.json";
 
 /// Why a result does not count.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +81,8 @@ pub(super) struct Verified {
     pub(super) outcome: Outcome,
     /// For people; empty when it succeeded.
     pub(super) reason: String,
+    /// What it is worth beside the results of others; nothing when it stands alone.
+    pub(super) compared: Option<Compared>,
 }
 
 pub(super) async fn judge(
@@ -91,7 +94,10 @@ pub(super) async fn judge(
     let statement = opened(caller, envelope)?;
     as_issued(&statement.result, lease, held, granted)?;
     streams(plane, lease, &statement).await?;
-    Ok(verdict(&statement.result))
+    let terms = (granted.verify, &granted.need);
+    let compared = rerun::compared(plane, (lease, held), terms, &statement).await?;
+    let (outcome, reason) = verdict(&statement.result);
+    Ok(Verified { outcome, reason, compared })
 }
 
 fn opened(caller: &Caller, envelope: &[u8]) -> Result<Statement, Rejected> {
@@ -277,11 +283,11 @@ impl Content {
     }
 }
 
-fn verdict(said: &RunResult) -> Verified {
+fn verdict(said: &RunResult) -> (Outcome, String) {
     use pond_seal::result::Outcome as Ended;
     let reason = match &said.outcome {
         Ended::Exited { code: 0 } if said.exit_code == 0 => {
-            return Verified { outcome: Outcome::Succeeded, reason: String::new() };
+            return (Outcome::Succeeded, String::new());
         }
         Ended::Exited { code: 0 } => format!("the run ended with code {}", said.exit_code),
         Ended::Exited { code } => format!("exited with code {code}"),
@@ -291,5 +297,5 @@ fn verdict(said: &RunResult) -> Verified {
         Ended::Killed { limit: pond_seal::result::Limit::Output } => "killed at its output limit".to_owned(),
         Ended::Interrupted {} => "interrupted".to_owned(),
     };
-    Verified { outcome: Outcome::Failed, reason }
+    (Outcome::Failed, reason)
 }

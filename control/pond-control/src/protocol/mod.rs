@@ -17,6 +17,7 @@ mod output;
 mod poll;
 mod problem;
 mod release;
+mod rerun;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,7 @@ use super::flow::{End, HeldRun, LiveJob, after};
 use super::id::Moment;
 use super::journal::{Action, Actor};
 use super::lease::Lease;
+use super::rerun::{self, Ballot, Together};
 
 /// What a verified result says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,18 @@ impl Outcome {
 }
 
 impl Store {
+    /// A result that nobody else is asked about.
     pub async fn complete(&self, completion: Completion<'_>, now: Moment) -> Result<Completed, Fault> {
+        self.complete_among(completion, None, now).await
+    }
+
+    /// One that may count only together with others of the same stage.
+    pub async fn complete_among(
+        &self,
+        completion: Completion<'_>,
+        ballot: Option<Ballot<'_>>,
+        now: Moment,
+    ) -> Result<Completed, Fault> {
         let mut tx = self.engine.write().await?;
         let Some(mut run) = HeldRun::of_job(&mut tx, &completion.lease.job).await? else {
             return replayed(tx, completion).await;
@@ -77,14 +89,29 @@ impl Store {
         let Some((job, tries)) = take_job(&mut tx, completion.lease).await? else {
             return replayed(tx, completion).await;
         };
-        let state = state_after(&job, tries, completion.outcome)?;
         store_result(&mut tx, &run, &job, completion, now).await?;
+        let counts = !job.cancel && completion.outcome != Outcome::Rejected;
+        let together = match ballot.filter(|_| counts) {
+            None => None,
+            Some(ballot) => Some(rerun::count(&mut tx, &run, (&job, ballot), now).await?),
+        };
+        let state = state_after(&job, tries, completion.outcome, together.as_ref())?;
         let actor = Actor::Worker(completion.lease.worker.clone());
-        if state == State::Queued {
-            run.queue(&mut tx, (&job.stage, job.class, job.attempt + 1), now).await?;
-        } else {
-            let reason = if job.cancel { "the run was cancelled" } else { completion.reason };
-            run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;
+        match &together {
+            Some(Together::Again(ran)) => self.queue_elsewhere(&mut tx, &run, &job, ran, now).await?,
+            None if state == State::Queued => {
+                run.queue(&mut tx, (&job.stage, job.class, job.attempt + 1), now).await?;
+            }
+            None | Some(Together::Agreed | Together::Split(_)) => {
+                let reason = match &together {
+                    Some(Together::Split(reason)) => reason,
+                    None | Some(Together::Agreed | Together::Again(_)) if job.cancel => {
+                        "the run was cancelled"
+                    }
+                    None | Some(Together::Agreed | Together::Again(_)) => completion.reason,
+                };
+                run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;
+            }
         }
         tx.commit().await?;
         Ok(Completed::Accepted(state))
@@ -114,7 +141,12 @@ async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64)>, 
 }
 
 /// A result may overtake the word that the job started; then both count at once.
-fn state_after(job: &LiveJob, tries: i64, outcome: Outcome) -> Result<State, Fault> {
+fn state_after(
+    job: &LiveJob,
+    tries: i64,
+    outcome: Outcome,
+    together: Option<&Together>,
+) -> Result<State, Fault> {
     let started = match job.state {
         State::Leased => after(job.state, &[Event::Start])?,
         State::Queued
@@ -125,7 +157,14 @@ fn state_after(job: &LiveJob, tries: i64, outcome: Outcome) -> Result<State, Fau
         | State::Cancelled
         | State::Refused => job.state,
     };
-    let verdict = if job.cancel { Event::Cancel } else { outcome.event(job.attempt < tries) };
+    let verdict = match together {
+        None if job.cancel => Event::Cancel,
+        None => outcome.event(job.attempt < tries),
+        Some(Together::Again(_)) => Event::Confirm,
+        // What enough workers agree on is not tried again.
+        Some(Together::Agreed) => outcome.event(false),
+        Some(Together::Split(_)) => Event::Reject,
+    };
     Ok(after(started, &[Event::Finish, verdict])?)
 }
 

@@ -14,10 +14,14 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-const SQLITE: [Migration; 1] =
-    [Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") }];
-const POSTGRES: [Migration; 1] =
-    [Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") }];
+const SQLITE: [Migration; 2] = [
+    Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") },
+    Migration { version: 2, sql: include_str!("../../migrations/sqlite/0002_proof.sql") },
+];
+const POSTGRES: [Migration; 2] = [
+    Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
+    Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
+];
 
 impl Dialect {
     pub(super) fn migrations(self) -> &'static [Migration] {
@@ -75,13 +79,14 @@ impl Dialect {
         match self {
             Self::Sqlite => {
                 "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
-                 WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1 ORDER BY id LIMIT 1)
+                 WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1
+                     AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1)
                  RETURNING id, stage_id, run_id, class_id, attempt, epoch"
             }
             Self::Postgres => {
                 "WITH next AS MATERIALIZED (
                      SELECT id FROM job WHERE state = 'queued' AND class_id = $1
-                     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+                     AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
                  UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
                  FROM next WHERE job.id = next.id
                  RETURNING job.id, stage_id, run_id, class_id, attempt, epoch"

@@ -326,6 +326,12 @@ impl Row {
         column!(self, column, Vec<u8>)
     }
 
+    pub(super) fn maybe_digest(&self, column: &'static str) -> Result<Option<pond_seal::Digest>, Fault> {
+        let bytes = column!(self, column, Option<Vec<u8>>)?;
+        let digest = |bytes: Vec<u8>| <[u8; 32]>::try_from(bytes).map_err(|_| Fault::Unreadable { column });
+        Ok(bytes.map(digest).transpose()?.map(pond_seal::Digest::from_bytes))
+    }
+
     /// A column of text whose values pond gave a type.
     pub(super) fn read<T>(
         &self,

@@ -72,6 +72,7 @@ actions! {
     StageEnded => "stage.ended",
     ResultAccepted => "result.accepted",
     ResultRejected => "result.rejected",
+    ResultDistrusted => "result.distrusted",
     BundleStored => "bundle.stored",
     BundleRedeemed => "bundle.redeemed",
 }
@@ -92,8 +93,8 @@ pub(super) struct Change<'a> {
 /// Where a reader stands in the events or the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    tx: i64,
-    seq: i64,
+    pub(super) tx: i64,
+    pub(super) seq: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +208,7 @@ impl AuditEntry {
 }
 
 impl Place {
-    fn read(row: &Row) -> Result<Self, Fault> {
+    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
         Ok(Self { tx: row.int("tx")?, seq: row.int("seq")? })
     }
 

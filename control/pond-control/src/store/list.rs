@@ -11,6 +11,7 @@ use super::complete::Outcome;
 use super::engine::{Fault, Row, Tx, args};
 use super::flow::RunState;
 use super::id::{BundleId, JobId, Moment, RunId, StageId, WorkerId};
+use super::rerun::Standing;
 
 /// Rows of one page.
 const MOST_ROWS: u32 = 200;
@@ -66,6 +67,11 @@ pub struct ResultView {
     pub digest: Digest,
     pub envelope: Vec<u8>,
     pub at: Moment,
+    /// What it was compared by, if it was.
+    pub ballot: Option<Digest>,
+    pub standing: Standing,
+    /// Paths in which it differs from another.
+    pub differs: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +127,9 @@ impl Store {
             let waiting = self.waiting_in(tx).await?;
             for (stage, row) in stages.iter_mut().zip(&rows) {
                 let class = row.int("class_id")?;
-                let why = waiting.iter().find(|waiting| waiting.is_of(class));
+                let why = waiting
+                    .iter()
+                    .find(|waiting| waiting.is_of(class, stage.job.as_ref().map(|job| &job.id)));
                 if let Some(why) = why.filter(|_| stage.state == State::Queued && stage.job.is_some()) {
                     stage.reason.clone_from(&why.reason);
                 }
@@ -138,7 +146,7 @@ impl Store {
 
     /// Every accepted result of a stage, oldest first.
     pub async fn results(&self, stage: &StageId) -> Result<Vec<ResultView>, Fault> {
-        let sql = "SELECT job_id, worker_id, epoch, attempt, outcome, digest, envelope, at FROM result
+        let sql = "SELECT job_id, worker_id, epoch, attempt, outcome, digest, envelope, at, ballot, standing, differs FROM result
                    WHERE stage_id = $1 ORDER BY attempt";
         let rows = self.engine.rows(sql, args![stage]).await?;
         rows.iter().map(ResultView::read).collect()
@@ -196,6 +204,9 @@ impl ResultView {
             digest: row.digest("digest")?,
             envelope: row.bytes("envelope")?,
             at: Moment(row.int("at")?),
+            ballot: row.maybe_digest("ballot")?,
+            standing: row.read("standing", Standing::from_name)?,
+            differs: row.text("differs")?.lines().map(str::to_owned).collect(),
         })
     }
 }

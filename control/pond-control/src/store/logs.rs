@@ -19,6 +19,9 @@ pub const MOST_STREAM: u64 = 64 << 20;
 /// Bytes of the packed result of a job.
 pub const MOST_RESULT: u64 = 256 << 20;
 
+/// What a piece counts for at least: a row costs as much, however little is in it.
+const LEAST_PIECE: u64 = 256;
+
 /// One piece, and where the sender says it belongs.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
@@ -177,7 +180,7 @@ impl Appended {
         let size = u64::try_from(chunk.bytes.len()).map_err(|_| LogFault::Size)?;
         let next_offset = self.next_offset.saturating_add(size);
         let most = most_of(chunk.stream);
-        if next_offset > most {
+        if next_offset > most || chunk.sequence >= most / LEAST_PIECE {
             return Err(LogFault::StreamFull(most));
         }
         let place = Place { seq: chunk.sequence, offset: chunk.offset, head: self.chain };

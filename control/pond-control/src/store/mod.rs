@@ -28,8 +28,10 @@ mod list;
 mod logs;
 mod migrate;
 mod project;
+mod rerun;
 mod submit;
 mod token;
+mod tree;
 mod waiting;
 mod worker;
 mod writer;
@@ -63,9 +65,11 @@ pub use logs::{
 };
 pub use migrate::MigrateFault;
 pub use project::{ProjectFault, ProjectView, Removed};
+pub use rerun::{Ballot, Standing};
 pub use submit::{Idempotency, Submission, SubmitFault, Submitted};
 pub use token::{ApiToken, NewToken, TokenFault, TokenView};
-pub use waiting::Waiting;
+pub use tree::TreeFault;
+pub use waiting::{Queued, Waiting};
 pub use worker::{WorkerFault, WorkerState, WorkerView};
 
 /// How long leases last and how much bad luck is too much.
@@ -104,6 +108,8 @@ pub struct Store {
     ring: Mutex<Arc<KeyRing>>,
     /// Needs never change once they have a number.
     classes: Mutex<HashMap<i64, Need>>,
+    /// Entries of the audit log that this process has signed for; it never signs for fewer.
+    signed: Mutex<u64>,
 }
 
 impl Store {
@@ -112,7 +118,7 @@ impl Store {
         let engine = Engine::open(address).await?;
         migrate::migrate(&engine, now).await?;
         let ring = Mutex::new(Arc::new(ring));
-        Ok(Self { engine, rules, ring, classes: Mutex::default() })
+        Ok(Self { engine, rules, ring, classes: Mutex::default(), signed: Mutex::default() })
     }
 
     #[must_use]
@@ -122,6 +128,15 @@ impl Store {
 
     pub async fn close(&self) {
         self.engine.close().await;
+    }
+
+    fn tree_size(&self) -> u64 {
+        *self.signed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, size: u64) {
+        let mut signed = self.signed.lock().unwrap_or_else(PoisonError::into_inner);
+        *signed = size.max(*signed);
     }
 
     fn ring(&self) -> Arc<KeyRing> {

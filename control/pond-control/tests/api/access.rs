@@ -24,6 +24,7 @@ struct Things {
 fn good(route: Route, things: &Things) -> Good {
     let path = route.path().replace("{run}", &things.run).replace("{worker}", &things.worker);
     let path = path.replace("{token}", &things.token).replace("{project}", "acme").replace("{stage}", "a");
+    let path = path.replace("{tile}", "0");
     let path = path.replace("{host}", "git.example.com").replace("{name}", "KEY");
     let json =
         |path: String, body: Value| Good { path, media: "application/json", body: body.to_string().into() };
@@ -41,6 +42,7 @@ fn good(route: Route, things: &Things) -> Good {
         Route::JoinToken => json(path, json!({"tier": "trusted", "ttl_seconds": 60})),
         Route::IssueToken => json(path, json!({"scopes": ["tokens:admin"], "project": "acme"})),
         Route::Credentials | Route::RemoveCredential => plain(format!("{path}?project=acme")),
+        Route::Consistency => plain(format!("{path}?from=0&to=0")),
         Route::Runs | Route::Audit => plain(format!("{path}?project=acme")),
         Route::Health
         | Route::Ready
@@ -51,6 +53,9 @@ fn good(route: Route, things: &Things) -> Good {
         | Route::Logs
         | Route::Statement
         | Route::Result
+        | Route::Proof
+        | Route::Checkpoint
+        | Route::LogEntries
         | Route::Projects
         | Route::MakeProject
         | Route::RemoveProject
@@ -131,7 +136,7 @@ pub(crate) fn every_route_asks_who_is_there(start: &dyn Fn(Set) -> World) {
         let reply = try_with(&world, *route, &things, Some(&world.token(&[scope], None)));
         // The project has runs, the worker is revoked by now; there is neither a statement nor a result.
         let in_the_way = [Route::RemoveProject, Route::DrainWorker, Route::ReleaseWorker].contains(route);
-        let missing = [Route::Statement, Route::Result].contains(route);
+        let missing = [Route::Statement, Route::Result, Route::Proof].contains(route);
         let fits = match reply.status {
             409 => in_the_way,
             404 => missing,

@@ -13,6 +13,8 @@ mod disorder;
 mod hostile;
 mod joining;
 mod leases;
+mod malicious;
+mod quorum;
 #[path = "../store/raw.rs"]
 mod raw;
 mod relayed;
@@ -73,6 +75,16 @@ on_both! {
     results: [
         a_result_that_is_not_what_was_asked_is_rejected,
         output_out_of_place_is_told,
+    ],
+    quorum: [
+        one_who_lies_is_outvoted_and_the_paths_are_named,
+        what_is_compared_is_what_was_asked,
+        an_operator_has_results_confirmed_at_random,
+    ],
+    malicious: [
+        no_lie_is_accepted_and_each_has_its_code,
+        a_result_is_nobody_else_s_and_not_for_later,
+        output_without_end_is_cut,
     ],
     secrets: [
         secrets_are_released_to_the_holder_only,

@@ -21,8 +21,12 @@ pub(crate) const MANIFEST: &[u8] = b"{}";
 
 /// The packed result of a job: its three files.
 pub(crate) fn packed() -> Vec<u8> {
+    packed_with(MANIFEST)
+}
+
+pub(crate) fn packed_with(manifest: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (name, content) in [("changes.json", CHANGES), ("changes.patch", PATCH), ("manifest.json", MANIFEST)]
+    for (name, content) in [("changes.json", CHANGES), ("changes.patch", PATCH), ("manifest.json", manifest)]
     {
         let (name, modified) = (name.as_bytes().to_vec(), Changed { seconds: 0, nanos: 0 });
         let size = u64::try_from(content.len()).unwrap();

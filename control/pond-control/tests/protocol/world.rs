@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) at: SocketAddr,
     address: String,
     ring: String,
+    /// What the next start of the control plane reads.
+    pub(crate) operator: Operator,
     files: PathBuf,
     clock: fn() -> Moment,
     listening: JoinHandle<()>,
@@ -98,9 +100,10 @@ impl World {
     ) -> Self {
         let ring = KeyRing::generate().unwrap().to_text().to_string();
         let key = SigningKey::generate().unwrap();
-        let plane = plane(&address, &ring, key, &files, (settings, clock)).await;
+        let operator = Operator::default();
+        let plane = plane(&address, &ring, key, &files, (settings, clock, operator.clone())).await;
         let (at, listening) = listen(protocol::router(Arc::clone(&plane))).await;
-        Self { plane, at, address, ring, files, clock, listening }
+        Self { plane, at, address, ring, operator, files, clock, listening }
     }
 
     /// Another process with the same store and key.
@@ -108,7 +111,8 @@ impl World {
         self.listening.abort();
         self.plane.store.close().await;
         let key = SigningKey::from_pem(&self.plane.key.to_pem()).unwrap();
-        self.plane = plane(&self.address, &self.ring, key, &self.files, (settings, self.clock)).await;
+        let set = (settings, self.clock, self.operator.clone());
+        self.plane = plane(&self.address, &self.ring, key, &self.files, set).await;
         (self.at, self.listening) = listen(protocol::router(Arc::clone(&self.plane))).await;
     }
 
@@ -149,6 +153,10 @@ impl World {
         }
     }
 
+    pub(crate) async fn cancel(&self, run: &RunId) {
+        self.plane.store.cancel(run, "over", &Actor::System, clock()).await.unwrap();
+    }
+
     /// State and reason of the stage.
     pub(crate) async fn stage(&self, run: &RunId) -> (String, String) {
         let view = self.plane.store.run(run).await.unwrap().unwrap();
@@ -172,11 +180,11 @@ async fn plane(
     ring: &str,
     key: SigningKey,
     files: &std::path::Path,
-    (settings, clock): (Settings, fn() -> Moment),
+    (settings, clock, operator): (Settings, fn() -> Moment, Operator),
 ) -> Arc<Plane> {
     let ring = KeyRing::parse(ring).unwrap();
     let store = Store::open(address, ring, Rules::default(), clock()).await.unwrap();
-    let (operator, bell) = (Operator::default(), Bell::default());
+    let bell = Bell::default();
     let (files, vault) = (files.to_owned(), files.join("vault.keys"));
     Arc::new(Plane { store, key, settings, operator, files, vault, bell, clock })
 }

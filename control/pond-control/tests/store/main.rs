@@ -9,6 +9,7 @@
     reason = "a test stops at the first surprise, and starts what it tests against"
 )]
 
+mod audited;
 mod bundles;
 mod completing;
 mod crash;
@@ -19,6 +20,7 @@ mod logs;
 mod migrating;
 mod projects;
 mod raw;
+mod rerunning;
 mod routing;
 mod secrets;
 mod server;
@@ -109,6 +111,21 @@ conformance! {
         nothing_secret_is_written_down,
         readers_go_on_where_they_stopped,
         a_refused_call_is_written_down_for_its_project,
+    ],
+    audited: [
+        the_log_grows_and_proves_what_it_holds,
+        an_accepted_result_has_evidence,
+        several_who_grow_it_make_one_tree,
+        whatever_is_changed_in_the_log_shows,
+        nothing_is_signed_on_top_of_a_tree_that_was_changed,
+    ],
+    rerunning: [
+        a_result_counts_when_another_worker_agrees,
+        a_worker_that_is_outvoted_gets_no_more,
+        where_nobody_agrees_nobody_is_believed_or_blamed,
+        the_trusted_pool_is_asked_first,
+        who_waits_for_another_worker_is_told_and_not_for_ever,
+        a_lost_or_cancelled_second_run_changes_no_rule,
     ],
     projects: [a_project_goes_with_what_is_its_own_unless_it_has_runs, counts_are_by_state],
     migrating: [

@@ -25,6 +25,7 @@ fn intent(job: &str, owner: &str, capability: &str, required: &[&str]) -> Intent
         project: project(owner),
         capability: Requirement::parse(capability),
         tags: tags(required),
+        avoid: Vec::new(),
     }
 }
 
@@ -178,4 +179,14 @@ proptest! {
             prop_assert!(!idle, "a worker waits beside its job");
         }
     }
+}
+
+#[test]
+fn a_job_does_not_go_to_whom_it_avoids() {
+    let mut matcher = Matcher::new(AMPLE);
+    let avoiding = Intent { avoid: vec![id("ran-it")], ..intent("job", "acme", "sandbox.*", &[]) };
+    matcher.announce(avoiding).unwrap();
+    let worker = |name: &str| applicant(name, &["pool:trusted"], &["sandbox.native"]);
+    assert_eq!(asked(&mut matcher, worker("ran-it")), None);
+    assert_eq!(asked(&mut matcher, worker("another")), Some("job".to_owned()));
 }
