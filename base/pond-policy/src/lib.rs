@@ -32,6 +32,7 @@ pub mod operator;
 pub mod path;
 pub mod profile;
 pub mod quote;
+pub mod reason;
 pub mod refusal;
 pub mod route;
 pub mod run;

@@ -37,6 +37,8 @@ impl Default for Pace {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ticked {
     pub lapsed: usize,
+    /// Runs whose time was up.
+    pub overdue: usize,
     pub unmatched: u64,
     pub forgotten: u64,
     pub sources: usize,
@@ -58,11 +60,12 @@ pub async fn run(plane: Arc<Plane>, pace: Pace, report: impl Fn(&Fault)) {
 pub async fn tick(plane: &Plane, pace: Pace, now: Moment) -> Result<Ticked, Fault> {
     let ticked = Ticked {
         lapsed: plane.store.expire(now).await?.len(),
+        overdue: plane.store.end_overdue(now).await?,
         unmatched: plane.store.end_unmatched(now.minus(pace.unmatched), now).await?,
         forgotten: plane.store.forget_keys(now.minus(pace.keys)).await?,
         sources: api::forget_unused(plane, now.minus(pace.sources)).await?,
     };
-    if ticked.lapsed > 0 || ticked.unmatched > 0 {
+    if ticked.lapsed > 0 || ticked.overdue > 0 || ticked.unmatched > 0 {
         plane.bell.ring();
     }
     Ok(ticked)

@@ -13,6 +13,7 @@ use crate::model::{Price, UpstreamHost};
 use crate::node::Node;
 use crate::path::Path;
 use crate::refusal::{Code, Refusals};
+use crate::run::{Budgets, budgets};
 use crate::shape::{Field, Item, Kind, Need, Shape};
 
 pub use caps::{Caps, IdleSeconds, JobBytes, LifetimeSeconds, TunnelBytes};
@@ -40,11 +41,18 @@ const EGRESS: Field = Field {
     doc: "What every allowlist starts with, and what none may hold.",
 };
 
+const BUDGETS: Field = Field {
+    name: "budgets",
+    need: Need::Optional,
+    kind: Kind::Object(&budgets::SHAPE),
+    doc: "What a run may spend.",
+};
+
 /// The whole file.
 pub static OPERATOR_SHAPE: Shape = Shape {
     name: "operator",
     doc: "The operator's file.",
-    fields: &[MODEL, PRICE, EGRESS],
+    fields: &[MODEL, PRICE, EGRESS, BUDGETS],
     unknown: Code::UnknownField,
 };
 
@@ -53,6 +61,8 @@ pub static OPERATOR_SHAPE: Shape = Shape {
 pub struct Operator {
     pub models: Vec<Model>,
     pub egress: Egress,
+    /// What runs of a control plane have; the environment may say less.
+    pub budgets: Budgets,
 }
 
 impl Operator {
@@ -85,7 +95,9 @@ fn read(document: &Node, refusals: &mut Refusals) -> Option<Operator> {
     if let Some(item) = object.item(&EGRESS) {
         refuse_model_hosts(&models, &egress, item, refusals);
     }
-    Some(Operator { models, egress })
+    let budgets =
+        object.item(&BUDGETS).map_or(Some(Budgets::default()), |item| Budgets::read(item, refusals))?;
+    Some(Operator { models, egress, budgets })
 }
 
 /// The broker is the only door to a model: a host on the allowlist would be a second one, without a meter.

@@ -36,6 +36,8 @@ pub(super) struct Granted {
     pub(super) deadline: Duration,
     /// In seconds of the server's clock.
     pub(super) not_after: u64,
+    /// Whether it has a model, which costs money.
+    pub(super) costs: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +86,14 @@ impl Granted {
             credentials: credentials(&stage.executor)?,
             deadline: held.work.timeout,
             not_after: u64::try_from(last.0 / 1000).unwrap_or(0),
+            costs: stage.executor.model.is_some(),
         })
+    }
+
+    /// The same, for no longer than this.
+    pub(super) fn within(mut self, most: Duration) -> Self {
+        self.deadline = self.deadline.min(most);
+        self
     }
 
     pub(super) fn seal_context(

@@ -3,10 +3,11 @@
 //! the streams it names against what was stored, then the packed result against the digests it signed. Nothing of a result is
 //! read by anybody before all of that held. A fault here ends the stage; its code is the reason that is recorded.
 
+use pond_policy::reason::{Cause, Reason};
 use pond_seal::Digest;
 use pond_seal::digest::Hashing;
 use pond_seal::envelope::{Envelope, EnvelopeFault};
-use pond_seal::result::{FileDigest, InputKind, Log, Output, RunResult};
+use pond_seal::result::{Egress, FileDigest, InputKind, Limit, Log, Output, RunResult};
 use pond_seal::statement::{Statement, StatementFault};
 use pond_wire::tree::{Decoder, Entry, Event, TreeCaps, TreeFault};
 use std::io::Write as _;
@@ -14,7 +15,7 @@ use std::io::Write as _;
 use super::gate::Caller;
 use super::grant::Granted;
 use crate::plane::Plane;
-use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Stream};
+use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Spent, Stream};
 
 /// Pieces of a stream read at once.
 const PIECES: u32 = 16;
@@ -80,6 +81,8 @@ pub(super) struct Verified {
     pub(super) outcome: Outcome,
     /// For people; empty when it succeeded.
     pub(super) reason: String,
+    /// What the statement says the job used.
+    pub(super) spent: Spent,
 }
 
 pub(super) async fn judge(
@@ -266,17 +269,27 @@ impl Content {
 
 fn verdict(said: &RunResult) -> Verified {
     use pond_seal::result::Outcome as Ended;
-    let reason = match &said.outcome {
-        Ended::Exited { code: 0 } if said.exit_code == 0 => {
-            return Verified { outcome: Outcome::Succeeded, reason: String::new() };
-        }
-        Ended::Exited { code: 0 } => format!("the run ended with code {}", said.exit_code),
-        Ended::Exited { code } => format!("exited with code {code}"),
-        Ended::Signaled { signal } => format!("killed by signal {signal}"),
-        Ended::TimedOut {} => "its time was up".to_owned(),
-        Ended::Killed { limit: pond_seal::result::Limit::Memory } => "killed at its memory limit".to_owned(),
-        Ended::Killed { limit: pond_seal::result::Limit::Output } => "killed at its output limit".to_owned(),
-        Ended::Interrupted {} => "interrupted".to_owned(),
+    let egress_bytes = match &said.egress {
+        Egress::Closed {} => 0,
+        Egress::Gateway { bytes_up, bytes_down, .. } => bytes_up.saturating_add(*bytes_down),
     };
-    Verified { outcome: Outcome::Failed, reason }
+    let spent = Spent { cost_microcents: said.cost_microcents, egress_bytes, ..Spent::default() };
+    let (cause, sentence) = match &said.outcome {
+        Ended::Exited { code: 0 } if said.exit_code == 0 => {
+            return Verified { outcome: Outcome::Succeeded, reason: String::new(), spent };
+        }
+        Ended::Exited { code: 0 } => (Cause::ExitCode, format!("the run ended with code {}", said.exit_code)),
+        Ended::Exited { code } => (Cause::ExitCode, format!("exited with code {code}")),
+        Ended::Signaled { signal } => (Cause::Signal, format!("killed by signal {signal}")),
+        Ended::TimedOut {} => (Cause::TimedOut, "its time was up".to_owned()),
+        Ended::Killed { limit: Limit::Memory } => {
+            (Cause::MemoryLimit, "killed at its memory limit".to_owned())
+        }
+        Ended::Killed { limit: Limit::Output } => {
+            (Cause::OutputLimit, "killed at its output limit".to_owned())
+        }
+        Ended::Interrupted {} => (Cause::Interrupted, "interrupted".to_owned()),
+    };
+    let reason = Reason::of(cause, sentence).to_string();
+    Verified { outcome: Outcome::Failed, reason, spent }
 }

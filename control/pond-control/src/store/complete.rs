@@ -8,11 +8,12 @@ use pond_seal::Digest;
 use serde_json::json;
 
 use super::Store;
+use super::budget::{self, Account};
 use super::engine::{Fault, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, after};
 use super::id::Moment;
 use super::journal::{Action, Actor};
-use super::lease::Lease;
+use super::lease::{Lease, Spent};
 
 /// What a verified result says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Completion<'a> {
     pub outcome: Outcome,
     /// For people: what failed, what did not verify.
     pub reason: &'a str,
+    /// What the job used, as a verified statement says.
+    pub spent: Spent,
     /// The signed envelope, exactly as it came.
     pub envelope: &'a [u8],
 }
@@ -74,17 +77,28 @@ impl Store {
         let Some(mut run) = HeldRun::of_job(&mut tx, &completion.lease.job).await? else {
             return replayed(tx, completion).await;
         };
-        let Some((job, tries)) = take_job(&mut tx, completion.lease).await? else {
+        let Some((job, tries, account)) = take_job(&mut tx, completion.lease).await? else {
             return replayed(tx, completion).await;
         };
         let state = state_after(&job, tries, completion.outcome)?;
         store_result(&mut tx, &run, &job, completion, now).await?;
+        let crossed = match completion.outcome {
+            Outcome::Succeeded | Outcome::Failed => {
+                budget::settle(&mut tx, &run, account, completion.spent, now).await?
+            }
+            // The word of who signed that is worth nothing: all that was lent counts as spent.
+            Outcome::Rejected => None,
+        };
         let actor = Actor::Worker(completion.lease.worker.clone());
         if state == State::Queued {
             run.queue(&mut tx, (&job.stage, job.class, job.attempt + 1), now).await?;
         } else {
-            let reason = if job.cancel { "the run was cancelled" } else { completion.reason };
+            let cancelled = run.cancel_reason().to_owned();
+            let reason = if job.cancel { &cancelled } else { completion.reason };
             run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;
+        }
+        if let Some(crossed) = crossed {
+            budget::end(&mut tx, &mut run, crossed, now).await?;
         }
         tx.commit().await?;
         Ok(Completed::Accepted(state))
@@ -102,16 +116,16 @@ impl Store {
 }
 
 /// The live job of this lease and the tries of its stage. The row goes: from here on the lease is over.
-async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64)>, Fault> {
+async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64, Account)>, Fault> {
     let row = tx
         .row(
             "DELETE FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'
-             RETURNING id, stage_id, class_id, attempt, state, cancel,
+             RETURNING id, stage_id, class_id, attempt, state, cancel, lent, cost_microcents, egress_bytes,
                 (SELECT tries FROM stage WHERE stage.id = job.stage_id) AS tries",
             args![&lease.job, &lease.worker, lease.epoch],
         )
         .await?;
-    row.map(|row| Ok((LiveJob::read(&row)?, row.int("tries")?))).transpose()
+    row.map(|row| Ok((LiveJob::read(&row)?, row.int("tries")?, Account::read(&row)?))).transpose()
 }
 
 /// A result may overtake the word that the job started; then both count at once.

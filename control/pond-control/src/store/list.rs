@@ -3,6 +3,7 @@
 //! Pages go by the last id seen, newest first: what is submitted meanwhile shifts nothing.
 
 use pond_policy::name::{Name, Project};
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::stage::State;
 use pond_seal::Digest;
 
@@ -23,7 +24,7 @@ pub struct RunSummary {
     pub project: String,
     pub state: RunState,
     /// Why it is being cancelled, or was.
-    pub cancel: Option<String>,
+    pub cancel: Option<Reason>,
     pub open_stages: u64,
     pub created_at: Moment,
     pub ended_at: Option<Moment>,
@@ -42,7 +43,7 @@ pub struct StageView {
     pub name: String,
     pub state: State,
     /// Why it ended so, or what it waits for.
-    pub reason: String,
+    pub reason: Reason,
     pub job: Option<JobView>,
     pub ended_at: Option<Moment>,
 }
@@ -124,7 +125,7 @@ impl Store {
                 let class = row.int("class_id")?;
                 let why = waiting.iter().find(|waiting| waiting.is_of(class));
                 if let Some(why) = why.filter(|_| stage.state == State::Queued && stage.job.is_some()) {
-                    stage.reason.clone_from(&why.reason);
+                    stage.reason = Reason::of(Cause::NoWorker, why.reason.clone());
                 }
             }
         }
@@ -154,7 +155,7 @@ impl RunSummary {
             id: row.read("id", RunId::parse)?,
             project: row.text("project")?,
             state: row.read("state", RunState::from_name)?,
-            cancel: row.maybe_text("cancel")?,
+            cancel: row.maybe_text("cancel")?.map(|text| Reason::parse(&text)),
             open_stages: row.count("open_stages")?,
             created_at: Moment(row.int("created_at")?),
             ended_at: row.maybe_int("ended_at")?.map(Moment),
@@ -181,7 +182,10 @@ impl StageView {
             id: row.read("id", StageId::parse)?,
             name: row.text("name")?,
             state: live.unwrap_or(state),
-            reason: if waits { format!("needs {unmet} more to succeed first") } else { reason },
+            reason: match waits {
+                true => Reason::of(Cause::NeedsOthers, format!("needs {unmet} more to succeed first")),
+                false => Reason::parse(&reason),
+            },
             job,
             ended_at: row.maybe_int("ended_at")?.map(Moment),
         })

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
+
+use pond_wire::orch::Wanted;
 
 use super::hold::Course;
 use super::process::Process;
@@ -42,6 +44,8 @@ pub(super) struct Working {
 pub(super) struct Output {
     pub(super) stdout: Receiver,
     pub(super) stderr: Receiver,
+    /// Where more money is announced.
+    pub(super) lent: Sender,
 }
 
 /// What the job has cost until now.
@@ -49,6 +53,8 @@ pub(super) struct Output {
 pub(super) struct Spent {
     pub(super) cost_microcents: u64,
     pub(super) egress_bytes: u64,
+    /// A call waits for this.
+    pub(super) wanted: Option<Wanted>,
 }
 
 #[expect(
@@ -63,16 +69,20 @@ pub(super) async fn start(
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(ChildFault::Start)?;
     let (stdout, stdout_end) = pipe().map_err(ChildFault::Start)?;
     let (stderr, stderr_end) = pipe().map_err(ChildFault::Start)?;
+    let (lent_end, lent) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|errno| ChildFault::Start(errno.into()))?;
+    let lent = Sender::from_owned_fd(lent).map_err(ChildFault::Start)?;
     let mut command = Command::new(executable);
     let command = command.arg("job").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
     let process = Process::start(command).map_err(ChildFault::Start)?;
     let sent = tokio::task::spawn_blocking(move || {
-        order::send(&ours, &order, &secrets, [stdout_end.as_fd(), stderr_end.as_fd()]).map(|()| ours)
+        let wires = [stdout_end.as_fd(), stderr_end.as_fd(), lent_end.as_fd()];
+        order::send(&ours, &order, &secrets, wires).map(|()| ours)
     });
     let ours = sent.await.map_err(io::Error::other).flatten().map_err(ChildFault::Order)?;
     ours.set_nonblocking(true).map_err(ChildFault::Listen)?;
     let socket = UnixStream::from_std(ours).map_err(ChildFault::Listen)?;
-    Ok((Working { process, socket }, Output { stdout, stderr }))
+    Ok((Working { process, socket }, Output { stdout, stderr, lent }))
 }
 
 fn pipe() -> io::Result<(Receiver, OwnedFd)> {
@@ -128,7 +138,11 @@ async fn answers(
         }
         match serde_json::from_slice(&line).map_err(|fault| ChildFault::Listen(fault.into()))? {
             JobAnswer::Spent { cost_microcents, egress_bytes } => {
-                spent.send_replace(Spent { cost_microcents, egress_bytes });
+                spent.send_modify(|spent| *spent = Spent { cost_microcents, egress_bytes, ..*spent });
+            }
+            JobAnswer::Short { least_microcents, most_microcents } => {
+                let wanted = Wanted { least_microcents, most_microcents };
+                spent.send_modify(|spent| spent.wanted = Some(wanted));
             }
             answer @ (JobAnswer::Ended { .. } | JobAnswer::Failed { .. }) => return Ok(answer),
         }
