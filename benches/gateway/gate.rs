@@ -69,5 +69,5 @@ fn broker(ca_pem: String) -> Broker {
         provider_tools: false,
         dummy_key: model::DUMMY_KEY.to_owned(),
     };
-    Broker { models: vec![model], ceiling_microcents: 1 << 60, body_bytes: 1 << 20 }
+    Broker { models: vec![model], ceiling_microcents: 1 << 60, lent: false, body_bytes: 1 << 20 }
 }

@@ -34,6 +34,6 @@ pub fn assert_safe(refusals: Refusals) {
 pub fn demands() -> impl Iterator<Item = Settings> {
     let floors = || [None].into_iter().chain(Backend::ALL.iter().copied().map(Some));
     [false, true].into_iter().flat_map(move |require_sandbox| {
-        floors().map(move |min_backend| Settings { require_sandbox, min_backend })
+        floors().map(move |min_backend| Settings { require_sandbox, min_backend, ..Settings::default() })
     })
 }

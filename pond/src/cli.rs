@@ -35,8 +35,8 @@ use crate::up::{self, UpArgs};
 use crate::verify::VerifyArgs;
 use crate::worker_cmd::{self, Worker};
 use crate::{
-    apply_cmd, attack, doctor, explain, orchestrator_cmd, policy_cmd, preflight_cmd, rules_cmd, run, runs,
-    verify,
+    apply_cmd, attack, doctor, explain, orchestrator_cmd, policy_cmd, preflight_cmd, reference, rules_cmd,
+    run, runs, verify,
 };
 
 #[derive(Debug, Parser)]
@@ -129,6 +129,8 @@ enum Policy {
         #[arg(value_enum, default_value = "run")]
         of: SchemaOf,
     },
+    /// Every variable, and every field of pond.toml, as Markdown.
+    Settings,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -206,6 +208,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Policy(Policy::Profiles { json }) => policy_cmd::profiles(json),
         Command::Policy(Policy::Resolve(args)) => policy_cmd::resolve(&args),
         Command::Policy(Policy::Schema { of }) => policy_cmd::schema(of),
+        Command::Policy(Policy::Settings) => reference::print(),
         Command::Preflight(args) => preflight_cmd::preflight(&args),
         Command::Worker(worker) => worker_cmd::main(&worker),
         Command::Host(host) => host_cmd::main(&host),

@@ -9,17 +9,21 @@ use pond_policy::quote::quote;
 use serde::Serialize;
 
 use crate::audit::{Denied, denied_last};
+use crate::client::ServerArgs;
 use crate::run::{Finding, Kind, Verdict};
-use crate::{output, runs};
+use crate::{output, remote, runs};
 
 /// Say what a run was refused, by which rule, and the smallest change that would allow it.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The run; without it, the newest one on the current directory, or a command that was denied after it.
+    /// The run, of this machine or of a control plane; without it, the newest one on the current directory, or a command
+    /// that was denied after it.
     run: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -31,6 +35,9 @@ struct Explanation {
 }
 
 pub(crate) fn main(args: &ExplainArgs) -> ExitCode {
+    if let Some(run) = args.run.as_deref().filter(|run| remote::explain::is_remote(run)) {
+        return remote::explain::main(run, &args.server, args.json);
+    }
     match explain(args.run.as_deref()) {
         Ok(explanation) if args.json => output::json(&explanation),
         Ok(explanation) => output::lines(&explanation.text()),

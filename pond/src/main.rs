@@ -17,6 +17,7 @@ mod output;
 mod policy_cmd;
 mod preflight_cmd;
 mod proof;
+mod reference;
 mod remote;
 mod rules_cmd;
 mod run;

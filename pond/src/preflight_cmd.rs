@@ -8,7 +8,7 @@ use pond_wire::contract;
 
 use crate::cli::Preflight;
 use crate::remote::submit;
-use crate::{client, input, output, settings};
+use crate::{client, input, operator, output, settings};
 
 pub(crate) fn preflight(args: &Preflight) -> ExitCode {
     if args.remote || args.server.is_given() {
@@ -22,7 +22,7 @@ pub(crate) fn preflight(args: &Preflight) -> ExitCode {
 }
 
 fn check(args: &Preflight) -> Result<Run, Refusals> {
-    let settings = settings::sandbox()?;
+    let settings = settings::runs(&operator::load()?)?;
     run::preflight(&input::document(&args.file)?, &settings)
 }
 

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use pond_policy::operator::Operator;
 use pond_policy::refusal::Refusals;
+use pond_policy::run::{Allowance, Budgets};
 use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, Waits, parse_resolvers};
 use pond_sandbox::container::EngineSettings;
 use zeroize::Zeroizing;
@@ -17,6 +19,12 @@ pub(crate) fn sandbox() -> Result<Settings, Refusals> {
 /// How long a control plane waits for workers, where the operator says so.
 pub(crate) fn waits() -> Result<Waits, Refusals> {
     Waits::parse(text)
+}
+
+/// The same, and what runs of a control plane may spend by the operator's file and the environment.
+pub(crate) fn runs(operator: &Operator) -> Result<Settings, Refusals> {
+    let run = Allowance::of_operator(Budgets::parse(text)?, operator.budgets);
+    Ok(Settings { run, ..sandbox()? })
 }
 
 /// Who gateways of this machine ask for addresses; nobody in particular when the operator does not say.

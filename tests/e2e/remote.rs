@@ -288,10 +288,10 @@ fn breaking(asked: &Asked) -> Answer {
 fn failed() -> Value {
     let result = json!({ "job": "j1", "worker": "w1", "attempt": 1, "epoch": 1, "outcome": "failed",
         "statement_sha256": "0".repeat(64), "at": 2000, "standing": "single", "differs": [] });
-    let stage = json!({ "id": "s1", "name": "build", "state": "failed", "reason": "exit 7", "job": null, "ended_at": 2000,
+    let stage = json!({ "id": "s1", "name": "build", "state": "failed", "reason": "exit 7", "code": "exit_code", "job": null, "ended_at": 2000,
         "results": [result] });
-    json!({ "run": { "id": "r1", "project": "acme", "state": "failed", "cancel": null, "open_stages": 0,
-        "created_at": 500, "ended_at": 2000 }, "source": null, "stages": [stage] })
+    json!({ "run": { "id": "r1", "project": "acme", "state": "failed", "cancel": null, "cancel_code": null, "open_stages": 0,
+        "created_at": 500, "ended_at": 2000 }, "source": null, "stages": [stage], "budgets": [] })
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_waiting_stage_says_why() {
     let why = "no worker offers sandbox.gvisor in pool:trusted";
     let mut waiting = failed();
     waiting["run"]["state"] = json!("active");
-    waiting["stages"][0] = json!({ "id": "s1", "name": "build", "state": "queued", "reason": why, "ended_at": null,
+    waiting["stages"][0] = json!({ "id": "s1", "name": "build", "state": "queued", "reason": why, "code": "no_worker", "ended_at": null,
         "job": { "id": "j1", "attempt": 1, "worker": null, "epoch": 0 }, "results": [] });
     let server = Scripted::new(move |_| scripted::json(&waiting));
     let done = run(&world, &server, &["show", "r1"]);
@@ -330,7 +330,10 @@ fn a_waiting_stage_says_why() {
         .filter(|cell| !cell.is_empty())
         .map(str::trim)
         .collect();
-    assert_eq!(row, ["build", "queued", "1", "-", why], "{done:?}");
+    assert_eq!(row, ["build", "queued", "1", "-", &format!("{why} [no_worker]")], "{done:?}");
+    let done = run(&world, &server, &["explain", "r1"]);
+    let told = format!("build queued: {why}\n    why       no_worker\n");
+    assert!(done.code == 0 && done.stdout.contains(&told), "{done:?}");
 }
 
 #[test]

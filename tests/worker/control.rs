@@ -56,7 +56,7 @@ pub(crate) struct Control {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the tests' control plane has the clock of this machine")]
-fn clock() -> Moment {
+pub(crate) fn clock() -> Moment {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     Moment(i64::try_from(since.as_millis()).unwrap())
 }
@@ -160,7 +160,21 @@ impl Control {
 
     /// Submits one stage with this executor.
     pub(crate) fn submit(&self, executor: &str, source: Option<&BundleId>) -> RunId {
-        let document = format!(r#"{{"project":"acme","stages":[{{"name":"one","executor":{executor}}}]}}"#);
+        self.submitted("{}", executor, source)
+    }
+
+    /// The same, in a run that has these budgets.
+    pub(crate) fn submit_within(&self, budgets: &str, executor: &str) -> RunId {
+        self.submitted(budgets, executor, None)
+    }
+
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    fn submitted(&self, budgets: &str, executor: &str, source: Option<&BundleId>) -> RunId {
+        let stages = format!(r#"[{{"name":"one","executor":{executor}}}]"#);
+        let document = format!(r#"{{"project":"acme","budgets":{budgets},"stages":{stages}}}"#);
         let node = pond_wire::decode::decode(document.as_bytes()).unwrap();
         let run = preflight(&node, &Settings::default()).unwrap();
         let submission =

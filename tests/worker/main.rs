@@ -3,6 +3,7 @@
 //! The control plane runs inside the test, on a store of its own; what stands between it and the worker may change any reply.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod budgets;
 mod control;
 mod ends;
 mod forged;

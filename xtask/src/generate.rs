@@ -10,10 +10,11 @@ use crate::run::Invocation;
 use crate::tidy;
 
 /// File, and the arguments with which `pond` prints it.
-const GENERATED: [(&str, &[&str]); 3] = [
+const GENERATED: [(&str, &[&str]); 4] = [
     ("docs/schema/run.schema.json", &["policy", "schema"]),
     ("docs/schema/run-result.v1.schema.json", &["policy", "schema", "run-result"]),
     ("docs/openapi.json", &["openapi"]),
+    ("docs/settings.md", &["policy", "settings"]),
 ];
 
 /// Whether every file now holds what would be generated.

@@ -79,7 +79,7 @@ mod tests {
     use crate::testing::{faults, project};
 
     fn floor(backend: Backend) -> Settings {
-        Settings { require_sandbox: false, min_backend: Some(backend) }
+        Settings { min_backend: Some(backend), ..Settings::default() }
     }
 
     fn resolved(block: &Node, settings: &Settings) -> (Option<String>, Vec<String>, Vec<&'static str>) {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn unconfined_work_is_refused_where_a_sandbox_is_required() {
-        let required = Settings { require_sandbox: true, min_backend: None };
+        let required = Settings { require_sandbox: true, ..Settings::default() };
         for settings in [required, floor(Backend::Native), floor(Backend::Firecracker)] {
             let refused = resolve(Some(&node!({"profile": "none"})), None, &settings).unwrap_err();
             assert_eq!(faults(&refused), ["unconfined_refused profile"]);

@@ -33,6 +33,7 @@ pub mod path;
 pub mod profile;
 pub mod quorum;
 pub mod quote;
+pub mod reason;
 pub mod refusal;
 pub mod route;
 pub mod run;

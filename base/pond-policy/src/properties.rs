@@ -122,8 +122,9 @@ fn any_block() -> impl Strategy<Value = Node> {
 }
 
 fn any_settings() -> impl Strategy<Value = Settings> {
-    (any::<bool>(), proptest::option::of(proptest::sample::select(Backend::ALL)))
-        .prop_map(|(require_sandbox, min_backend)| Settings { require_sandbox, min_backend })
+    (any::<bool>(), proptest::option::of(proptest::sample::select(Backend::ALL))).prop_map(
+        |(require_sandbox, min_backend)| Settings { require_sandbox, min_backend, ..Settings::default() },
+    )
 }
 
 /// Every combination of offered backends that meets a requirement.
@@ -210,10 +211,10 @@ proptest! {
         settings in any_settings(),
         floor in proptest::sample::select(Backend::ALL),
     ) {
-        let wide = Settings { require_sandbox: false, min_backend: None };
+        let wide = Settings::default();
         let stronger = settings.min_backend.is_none_or(|least| floor.strength() >= least.strength());
         let min_backend = if stronger { Some(floor) } else { settings.min_backend };
-        let narrower = Settings { require_sandbox: true, min_backend };
+        let narrower = Settings { require_sandbox: true, min_backend, ..Settings::default() };
         let project = project("acme");
         let resolve = |settings: &Settings| dispatch::resolve(Some(&node), Some(&project), settings);
         for (more, less) in [(&wide, &settings), (&settings, &narrower), (&wide, &narrower)] {

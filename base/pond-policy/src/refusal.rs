@@ -53,6 +53,7 @@ named_enum! {
         HarnessInvalid => "harness_invalid",
         PathInvalid => "path_invalid",
         BudgetInvalid => "budget_invalid",
+        BudgetAboveLimit => "budget_above_limit",
         VerifyInvalid => "verify_invalid",
         ImageNotPortable => "image_not_portable",
         UnknownApi => "unknown_api",

@@ -69,7 +69,7 @@ fn the_guide_s_minimal_block_is_an_opt_out_with_a_warning() {
     let dispatch = dispatch::resolve(Some(&block), None, &Settings::default()).unwrap();
     assert_eq!(dispatch.required_capability, None);
     assert_eq!(dispatch.warnings[0].code.name(), "unconfined_sandbox");
-    let required = Settings { require_sandbox: true, min_backend: None };
+    let required = Settings { require_sandbox: true, ..Settings::default() };
     assert_eq!(
         faults(&dispatch::resolve(Some(&block), None, &required).unwrap_err()),
         ["unconfined_refused profile"]

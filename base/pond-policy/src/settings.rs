@@ -9,6 +9,7 @@ use crate::duration::Timeout;
 use crate::path::Path;
 use crate::quote::quote;
 use crate::refusal::{Code, Refusal, Refusals};
+use crate::run::Allowance;
 
 pub const REQUIRE_SANDBOX: &str = "POND_REQUIRE_SANDBOX";
 pub const MIN_BACKEND: &str = "POND_MIN_BACKEND";
@@ -34,15 +35,18 @@ pub struct Settings {
     pub require_sandbox: bool,
     /// The weakest acceptable backend; set, it also refuses the unconfined profile.
     pub min_backend: Option<Backend>,
+    /// What every run has of each budget, unless its document asks for less.
+    pub run: Allowance,
 }
 
 impl Settings {
-    /// Reads the two settings; `None` where the variable is not set.
+    /// Reads the two settings of sandboxes; `None` where the variable is not set. Budgets of runs come from elsewhere.
     pub fn parse(require_sandbox: Option<&str>, min_backend: Option<&str>) -> Result<Self, Refusals> {
         let mut refusals = Refusals::default();
         let settings = Self {
             require_sandbox: require_sandbox.is_some_and(|text| read_switch(text, &mut refusals)),
             min_backend: min_backend.and_then(|text| read_backend(text, &mut refusals)),
+            run: Allowance::default(),
         };
         refusals.finish(Some(settings))
     }
@@ -126,6 +130,12 @@ pub fn parse_resolvers(text: &str) -> Result<Vec<SocketAddr>, Refusals> {
     }
 }
 
+/// A setting whose value is no quantity, or out of bounds; `fault` says what to write.
+pub(crate) fn refuse_text(variable: &str, fault: &str, refusals: &mut Refusals) {
+    let message = format!("{variable}: {fault}; or unset it");
+    refusals.add(Refusal::new(Code::SettingInvalid, &Path::root().key(0, variable), message));
+}
+
 fn refuse(variable: &str, text: &str, allowed: &[&str], refusals: &mut Refusals) {
     let message =
         format!("{variable} is {}: set it to one of {}, or unset it", quote(text), allowed.join(", "));
@@ -176,11 +186,11 @@ mod tests {
             .into_iter()
             .chain([("false", false), ("NO", false), ("0", false), ("off", false)])
         {
-            let settings = Settings { require_sandbox: expected, min_backend: None };
+            let settings = Settings { require_sandbox: expected, ..Settings::default() };
             assert_eq!(Settings::parse(Some(text), None), Ok(settings), "{text}");
         }
         assert_eq!(Settings::parse(None, None), Ok(Settings::default()));
-        let floor = Settings { require_sandbox: false, min_backend: Some(Backend::Gvisor) };
+        let floor = Settings { min_backend: Some(Backend::Gvisor), ..Settings::default() };
         assert_eq!(Settings::parse(None, Some("gvisor")), Ok(floor));
     }
 

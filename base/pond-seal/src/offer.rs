@@ -44,6 +44,19 @@ pub struct Offer {
     /// Names of credentials to ask for once the job is acknowledged.
     pub credentials: Vec<String>,
     pub source: Source,
+    pub allotted: Allotted,
+}
+
+/// What this job may use of its run's budgets. Where bytes are counted as they pass they are one more than is left, so that whoever
+/// counts for the whole run sees them crossed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allotted {
+    /// Money that is set aside for this lease alone, in millionths of a cent; a renewal may lend more.
+    pub cost_microcents: u64,
+    pub output_bytes: u64,
+    pub artifact_bytes: u64,
+    pub egress_bytes: u64,
 }
 
 /// Where the job's source comes from.

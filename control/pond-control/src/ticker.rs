@@ -38,6 +38,8 @@ impl Default for Pace {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ticked {
     pub lapsed: usize,
+    /// Runs whose time was up.
+    pub overdue: usize,
     pub unmatched: u64,
     pub forgotten: u64,
     pub sources: usize,
@@ -100,11 +102,12 @@ pub async fn tick(plane: &Plane, pace: Pace, since: Moment, now: Moment) -> Resu
     }
     let ticked = Ticked {
         lapsed: plane.store.expire_heard(since, now).await?.len(),
+        overdue: plane.store.end_overdue(now).await?,
         unmatched: plane.store.end_unmatched(now.minus(pace.unmatched), now).await?,
         forgotten: plane.store.forget_keys(now.minus(pace.keys)).await?,
         sources: api::forget_unused(plane, now.minus(pace.sources)).await?,
     };
-    if ticked.lapsed > 0 || ticked.unmatched > 0 {
+    if ticked.lapsed > 0 || ticked.overdue > 0 || ticked.unmatched > 0 {
         plane.bell.ring();
     }
     Ok(ticked)

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pond_policy::model::Microcents;
 use pond_wire::gateway::{Command, Event, MAX_EVENT_BYTES, MAX_ORDER_BYTES};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -78,6 +79,12 @@ impl Control {
             let length = self.receive(&mut packet).await?;
             let answer = match serde_json::from_slice(packet.get(..length).unwrap_or_default()) {
                 Ok(Command::Finish) => return Ok(()),
+                Ok(Command::Ceiling { microcents }) => {
+                    if let Some(broker) = gateway.broker.get() {
+                        broker.raise(Microcents(microcents));
+                    }
+                    continue;
+                }
                 Ok(Command::Rules(reach)) => match Stance::new(&reach) {
                     Ok(stance) => {
                         gateway.rules.send_replace(Arc::new(stance));

@@ -117,6 +117,11 @@ impl Ledger {
         }
     }
 
+    /// A call waits for more money; never waits itself. One that is not heard is refused in the end.
+    pub(crate) fn short(&self, least_microcents: u64, most_microcents: u64) {
+        if let Err(_full) = self.queue.try_send(Event::Short { least_microcents, most_microcents }) {}
+    }
+
     /// Records what is still set aside for model calls when there is nobody left to end them.
     pub(crate) fn unsettled(&self, microcents: u64) {
         let mut book = self.book();

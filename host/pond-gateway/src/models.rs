@@ -23,7 +23,11 @@ pub(crate) fn install(
     let connect: Connect = Arc::new(move |target| Box::pin(connect(from.clone(), target)));
     let book = gateway.ledger.clone();
     let report: Report = Arc::new(move |record| book.model(told(book.job(), record)));
-    let broker = Broker::new(order, keys, &connect, report)?;
+    let mut broker = Broker::new(order, keys, &connect, report)?;
+    if order.lent {
+        let book = gateway.ledger.clone();
+        broker = broker.lent_by(Arc::new(move |short| book.short(short.least.0, short.most.0)));
+    }
     // It is set here and nowhere else, so it cannot have been set before.
     gateway.broker.get_or_init(|| broker);
     Ok(())

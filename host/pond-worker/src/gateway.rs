@@ -112,6 +112,13 @@ impl Gateway {
         pond_sys::socket::send(&self.control, &text, &[]).map_err(GatewayFault::Talk)
     }
 
+    /// Lets the models cost this much in all from now on.
+    pub fn ceiling(&self, microcents: u64) -> Result<(), GatewayFault> {
+        let ceiling = Command::Ceiling { microcents };
+        let text = serde_json::to_vec(&ceiling).map_err(|fault| GatewayFault::Order(fault.into()))?;
+        pond_sys::socket::send(&self.control, &text, &[]).map_err(GatewayFault::Talk)
+    }
+
     /// Ends it at once; whoever listens hears the end.
     pub fn kill(&self) {
         if let Err(_dead_already) = pidfd_send_signal(&self.process, Signal::KILL) {}

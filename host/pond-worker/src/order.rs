@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use pond_seal::offer::Allotted;
 use pond_seal::{Digest, Secret};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,8 @@ pub struct JobOrder {
     pub executor: String,
     /// How long the job may take in all.
     pub deadline_seconds: u32,
+    /// What it may use besides.
+    pub allotted: Allotted,
     /// Where the source lies: a private directory.
     pub checkout: PathBuf,
     /// Where records and results of this worker's jobs lie.
@@ -48,6 +51,8 @@ pub struct JobOrder {
 pub enum JobAnswer {
     /// What the job has cost until now.
     Spent { cost_microcents: u64, egress_bytes: u64 },
+    /// A call of a model waits for more money; what the job would have to be lent in all.
+    Short { least_microcents: u64, most_microcents: u64 },
     /// The job is over; its statement and its result lie in the directory of this run.
     Ended { run: String },
     /// Nothing ran, or what ran cannot be told.
@@ -65,16 +70,18 @@ pub struct Wires {
     /// Where the job's output goes, byte for byte as its logs have it.
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
+    /// What the job may cost in all, again and again: eight bytes each, big-endian.
+    pub lent: OwnedFd,
 }
 
-/// Sends an order, and where the job's output shall go.
+/// Sends an order, where standard output and error shall go, and where more money is announced.
 pub fn send(
     to: &UnixStream,
     order: &JobOrder,
     secrets: &[NamedSecret],
-    [stdout, stderr]: [BorrowedFd<'_>; 2],
+    wires: [BorrowedFd<'_>; 3],
 ) -> io::Result<()> {
-    pond_sys::socket::send(to, &[FIRST], &[stdout, stderr])?;
+    pond_sys::socket::send(to, &[FIRST], &wires)?;
     write(&mut &*to, order, secrets)
 }
 
@@ -85,10 +92,10 @@ pub fn receive(socket: UnixStream) -> io::Result<(JobOrder, Vec<NamedSecret>, Wi
     if length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let [stdout, stderr]: [OwnedFd; 2] =
+    let [stdout, stderr, lent]: [OwnedFd; 3] =
         descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     let (order, secrets) = read(&mut &socket)?;
-    Ok((order, secrets, Wires { socket, stdout, stderr }))
+    Ok((order, secrets, Wires { socket, stdout, stderr, lent }))
 }
 
 fn write(to: &mut impl Write, order: &JobOrder, secrets: &[NamedSecret]) -> io::Result<()> {
@@ -157,6 +164,7 @@ mod tests {
             policy: Digest::of(b"policy"),
             executor: "{}".to_owned(),
             deadline_seconds: 3,
+            allotted: Allotted { cost_microcents: 4, output_bytes: 5, artifact_bytes: 6, egress_bytes: 7 },
             checkout: "/c".into(),
             state: "/s".into(),
             key: "/k".into(),

@@ -227,4 +227,28 @@ mod tests {
         assert_eq!(refused, Err("the source is no tree".to_owned()), "one name twice");
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
+
+    /// The format has no holes and no compression, so a bomb is a tree that says it is large, has many entries or is deep. None of
+    /// them gets more onto the disk than the caps, and one that says so beforehand gets nothing.
+    #[test]
+    fn bombs_are_refused_before_they_go_off() {
+        let end = (Entry::Leave { mode: 0o700 }, &b""[..]);
+        let named = |at: usize| format!("{at:03}");
+        let huge = [(file("hole", 0o644, 1 << 40), &b""[..])];
+        let many: Vec<_> = (0..11).map(|at| (file(&named(at), 0o644, 0), &b""[..])).collect();
+        let sums: Vec<_> = (0..3).map(|at| (file(&named(at), 0o644, 40), &[0; 40][..])).collect();
+        let deep = vec![(Entry::Enter { name: b"d".to_vec() }, &b""[..]); 70];
+        for (bomb, most_entries) in [(&huge[..], 0), (&many, 10), (&sums, 2), (&deep, 10)] {
+            let (place, refused) = unpacked(&stream(&[bomb, std::slice::from_ref(&end)].concat()));
+            assert_eq!(refused, Err("the source is no tree".to_owned()), "{bomb:?}");
+            let (mut entries, mut open) = (0, vec![place.path().to_owned()]);
+            while let Some(directory) = open.pop() {
+                for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+                    entries += 1;
+                    open.extend(entry.file_type().unwrap().is_dir().then(|| entry.path()));
+                }
+            }
+            assert!(entries <= most_entries, "{entries} of {bomb:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pond_policy::reason::Cause;
 use pond_wire::api::{Event, RunView, StageState};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
@@ -210,7 +211,8 @@ impl Watch<'_> {
             now.stages.iter().filter(|stage| stage.state == StageState::Queued && stage.job.is_some())
         {
             let is_news = self.told.get(&stage.name) != Some(&stage.reason);
-            if is_news && !stage.reason.is_empty() && self.show == Show::OutputAndStages {
+            let in_turn = stage.code == Cause::WorkersBusy.name();
+            if is_news && !in_turn && !stage.reason.is_empty() && self.show == Show::OutputAndStages {
                 output::say(&format!(
                     "pond: {}",
                     output::plain(&format!("{} waits: {}", stage.name, stage.reason))

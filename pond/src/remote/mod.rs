@@ -6,6 +6,7 @@
 pub(crate) mod audit;
 pub(crate) mod cancel;
 pub(crate) mod egress;
+pub(crate) mod explain;
 pub(crate) mod fetch;
 mod follow;
 pub(crate) mod list;

@@ -37,7 +37,9 @@ fn text(view: &RunView) -> String {
         format!("since    {} UTC ({} ago)", moment(run.created_at), age(run.created_at)),
     ];
     lines.extend(run.ended_at.map(|at| format!("until    {} UTC", moment(at))));
-    lines.extend(run.cancel.iter().map(|why| format!("cancel   {}", output::plain(why))));
+    let code = run.cancel_code.as_ref().filter(|code| !code.is_empty());
+    let code = code.map(|code| format!(" [{code}]")).unwrap_or_default();
+    lines.extend(run.cancel.iter().map(|why| format!("cancel   {}", output::plain(&format!("{why}{code}")))));
     lines.extend(view.source.iter().map(|source| format!("source   {}", output::plain(source))));
     lines.push(String::new());
     let header = ["STAGE", "STATE", "TRY", "WORKER", "WHY"];
@@ -71,8 +73,9 @@ fn row(stage: &StageView) -> [String; 5] {
     };
     let rejected = stage.results.iter().filter(|result| result.outcome == Outcome::Rejected).count();
     let why = match rejected {
-        0 => stage.reason.clone(),
-        count => format!("{} ({count} results did not verify)", stage.reason),
+        0 if stage.code.is_empty() => stage.reason.clone(),
+        0 => format!("{} [{}]", stage.reason, stage.code),
+        count => format!("{} [{}] ({count} results did not verify)", stage.reason, stage.code),
     };
     let dash = || "-".to_owned();
     [

@@ -26,6 +26,7 @@ use super::counter::Auditor;
 use super::export::{self, Out};
 use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
+use super::listener::Daemon;
 use super::outlet::{Delivered, Patience};
 use super::pace::{self, Pace};
 use super::request::{Asker, Manner, View};
@@ -48,7 +49,7 @@ const GIVEN_OUT_BYTES: u64 = 64 << 20;
 fn output_bytes(request: &Request<'_>) -> u64 {
     match (request.console, request.commission()) {
         (Console::Pipes, None) => OUTPUT_BYTES,
-        (Console::Pipes, Some(_)) => GIVEN_OUT_BYTES,
+        (Console::Pipes, Some(commission)) => GIVEN_OUT_BYTES.min(commission.output_bytes),
         (Console::Terminal { .. }, _) => u64::MAX,
     }
 }
@@ -266,7 +267,7 @@ impl Attempt<'_> {
         // A thread started before the signals were set aside would take them.
         let auditor =
             Auditor::new(provider.state(), self.record.job(), policy.profile(), self.request.backend)?;
-        let daemon = self.request.commission().map(|given| given.wires.socket.try_clone()).transpose()?;
+        let daemon = self.request.commission().map(|given| Daemon::of(given.wires)).transpose()?;
         let watched = way_out.map(|way_out| way_out.listen(directory, auditor, daemon)).transpose()?;
         let wiring = Wiring {
             input: input.filter(|input| person.is_some() || !input.is_terminal()),

@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -30,7 +29,7 @@ use rustix::io::Errno;
 use super::OWN_EXECUTABLE;
 use super::counter::{Auditor, Counter};
 use super::desk::Desk;
-use super::listener::Listener;
+use super::listener::{Daemon, Listener};
 use super::model::Chosen;
 use super::record::Record;
 use super::rules::Rules;
@@ -99,6 +98,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The same, with no more bytes in all than this.
+    pub(super) fn within(mut self, total_bytes: u64) -> Self {
+        self.caps.total_bytes = self.caps.total_bytes.min(total_bytes);
+        self
+    }
+
     /// What the gateway will be told, if there is one.
     pub(super) fn reach(&self) -> Option<Reach> {
         self.outside.reach()
@@ -234,7 +239,7 @@ impl WayOut {
         self,
         directory: &Path,
         auditor: Auditor,
-        daemon: Option<UnixStream>,
+        daemon: Option<Daemon>,
     ) -> anyhow::Result<Watched> {
         let record = Record::create(directory)?;
         let gateway = Arc::new(self.gateway);

@@ -20,13 +20,10 @@ use pond_worker::meant::{Meant, MeantFault, understand};
 use pond_worker::order::{JobOrder, NamedSecret, Wires};
 use pond_worker::path::RelPath;
 
-use super::model::{self, Chosen, Key, Wish};
+use super::model::{self, Chosen, Key, Money, Wish};
 use super::request::{self, Asker, Commission, Manner, Request, View};
 use super::{Begun, Ran, carry_out, egress, enough_descriptors, large_enough_files};
 use crate::{operator, settings};
-
-/// What one job may cost at most, whatever its run's budget: the control plane cancels earlier, this holds without it.
-const MAX_COST_CENTS: u64 = 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderFault {
@@ -64,12 +61,16 @@ pub(crate) fn carry_out_order(
 ) -> Result<Ran, OrderFault> {
     let meant = understand(&order.executor, &order.tenant, order.policy, &settings::sandbox()?)?;
     let (operator, resolvers) = (operator::load()?, settings::resolvers()?);
-    let model = model_of(&operator, &meant, secrets)?;
+    let money = Money::Lent(order.allotted.cost_microcents);
+    let model = model_of(&operator, &meant, secrets, money)?;
     let Meant { executor, policy, argv } = &meant;
     let policy = &within(policy.clone(), order.deadline_seconds)?;
     let hosts: Vec<String> = executor.dispatch.block.allow_hosts().iter().map(ToString::to_string).collect();
     let network = match policy.profile().is_confined() {
-        true => Some(egress::plan(policy, &operator, &hosts, model.is_some())?),
+        true => {
+            let plan = egress::plan(policy, &operator, &hosts, model.is_some())?;
+            Some(plan.within(order.allotted.egress_bytes))
+        }
         false => None,
     };
     let commission = Commission {
@@ -78,6 +79,7 @@ pub(crate) fn carry_out_order(
         lease: Lease { worker: order.worker.clone(), epoch: order.epoch },
         input: order.input,
         policy: order.policy,
+        output_bytes: order.allotted.output_bytes,
         key: &order.key,
         wires,
     };
@@ -118,7 +120,12 @@ fn within(policy: SandboxPolicy, seconds: u32) -> Result<SandboxPolicy, OrderFau
     Ok(policy.with_timeout(timeout, &place).map_err(|refusal| anyhow::anyhow!(refusal.message))?)
 }
 
-fn model_of(operator: &Operator, meant: &Meant, secrets: &[NamedSecret]) -> anyhow::Result<Option<Chosen>> {
+fn model_of(
+    operator: &Operator,
+    meant: &Meant,
+    secrets: &[NamedSecret],
+    money: Money,
+) -> anyhow::Result<Option<Chosen>> {
     let Some(wished) = &meant.executor.model else { return Ok(None) };
     if !meant.policy.profile().is_confined() {
         bail!("a model's key is kept from a job by its sandbox; {} has none", meant.policy.profile().name());
@@ -127,7 +134,7 @@ fn model_of(operator: &Operator, meant: &Meant, secrets: &[NamedSecret]) -> anyh
     let key = secrets.iter().find(|(credential, _)| credential == name);
     let (_, key) = key.with_context(|| format!("no credential was released for model {name}"))?;
     let program = meant.argv.first().map_or("", String::as_str);
-    let wish = Wish { model: wished, max_cost_cents: MAX_COST_CENTS, program, key: Key::Released(key) };
+    let wish = Wish { model: wished, money, program, key: Key::Released(key) };
     model::choose(operator, &wish).map(Some)
 }
 

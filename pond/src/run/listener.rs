@@ -2,13 +2,13 @@
 //!
 //! What cannot be written down may not happen: then the doors are closed, and only the sums are still heard.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use pond_wire::gateway::Event;
 use pond_worker::gateway::Gateway;
-use pond_worker::order::answer;
+use pond_worker::order::{JobAnswer, Wires, answer};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -22,14 +22,45 @@ pub(super) struct Listener {
     pub(super) record: Record,
     /// Where there are rules to change.
     pub(super) counter: Option<Counter>,
-    /// The daemon that wants to know what the job has cost until now.
-    pub(super) daemon: Option<UnixStream>,
+    /// Who gave the job out.
+    pub(super) daemon: Option<Daemon>,
+}
+
+/// The daemon that wants to know what the job has cost until now, and says how much that may be.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    told: UnixStream,
+    /// Until it has said its last word.
+    lent: Option<OwnedFd>,
 }
 
 /// Who has something to say.
 enum Speaker {
     Gateway,
     Visitor,
+    Daemon,
+}
+
+impl Daemon {
+    pub(super) fn of(wires: &Wires) -> std::io::Result<Self> {
+        Ok(Self { told: wires.socket.try_clone()?, lent: Some(wires.lent.try_clone()?) })
+    }
+
+    /// What the job may cost in all from now on.
+    fn said(&mut self) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let said = self.lent.as_ref().and_then(|lent| rustix::io::read(lent, &mut bytes).ok());
+        if said != Some(bytes.len()) {
+            self.lent = None;
+            return None;
+        }
+        Some(u64::from_be_bytes(bytes))
+    }
+
+    /// One that is gone ends the job by that alone.
+    fn tell(&mut self, told: &JobAnswer) {
+        if let Err(_gone) = answer(&mut self.told, told) {}
+    }
 }
 
 impl Listener {
@@ -37,9 +68,20 @@ impl Listener {
     pub(super) fn listen(mut self) -> anyhow::Result<Traffic> {
         let mut traffic = Traffic::default();
         loop {
-            if let (Speaker::Visitor, Some(counter)) = (self.next()?, &mut self.counter) {
-                counter.hear(&self.gateway, &mut self.record);
-                continue;
+            match self.next()? {
+                Speaker::Gateway => {}
+                Speaker::Visitor => {
+                    if let Some(counter) = &mut self.counter {
+                        counter.hear(&self.gateway, &mut self.record);
+                    }
+                    continue;
+                }
+                Speaker::Daemon => {
+                    if let Some(microcents) = self.daemon.as_mut().and_then(Daemon::said) {
+                        self.gateway.ceiling(microcents)?;
+                    }
+                    continue;
+                }
             }
             let Some(event) = self.gateway.listen()? else {
                 traffic.ended_early = true;
@@ -56,10 +98,11 @@ impl Listener {
             self.pass_on(&event, &mut traffic);
             let last = matches!(event, Event::Summary(_));
             let costs = matches!(event, Event::Model(_) | Event::Closed(_));
+            let short = asked(&event);
             traffic.take(event);
-            if costs && let Some(daemon) = &mut self.daemon {
-                // One that is gone ends the job by that alone.
-                if let Err(_gone) = answer(daemon, &traffic.spent()) {}
+            if let Some(daemon) = &mut self.daemon {
+                let spent = costs.then(|| traffic.spent());
+                spent.iter().chain(&short).for_each(|told| daemon.tell(told));
             }
             if last {
                 return Ok(traffic);
@@ -74,15 +117,23 @@ impl Listener {
         }
         let mut fds = vec![PollFd::from_borrowed_fd(self.gateway.as_fd(), PollFlags::IN)];
         let waiting = self.counter.as_ref().and_then(Counter::waiting);
-        fds.extend(waiting.map(|desk| PollFd::from_borrowed_fd(desk, PollFlags::IN)));
+        let mut speakers = vec![Speaker::Gateway];
+        if let Some(desk) = waiting {
+            fds.push(PollFd::from_borrowed_fd(desk, PollFlags::IN));
+            speakers.push(Speaker::Visitor);
+        }
+        if let Some(lent) = self.daemon.as_ref().and_then(|daemon| daemon.lent.as_ref()) {
+            fds.push(PollFd::new(lent, PollFlags::IN));
+            speakers.push(Speaker::Daemon);
+        }
         loop {
             match poll(&mut fds, None) {
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-                Ok(_) if fds.first().is_some_and(|gateway| gateway.revents().is_empty()) => {
-                    return Ok(Speaker::Visitor);
-                }
-                Ok(_) => return Ok(Speaker::Gateway),
+                Err(Errno::INTR) => continue,
+                other => drop(other?),
+            }
+            let first = fds.iter().position(|fd| !fd.revents().is_empty());
+            if let Some(at) = first.filter(|at| *at < speakers.len()) {
+                return Ok(speakers.swap_remove(at));
             }
         }
     }
@@ -101,8 +152,31 @@ impl Listener {
             | Event::Opened(_)
             | Event::Closed(_)
             | Event::Model(_)
+            | Event::Short { .. }
             | Event::Host(_)
             | Event::Summary(_) => {}
         }
+    }
+}
+
+/// What is asked of whoever gave the job out.
+fn asked(event: &Event) -> Option<JobAnswer> {
+    match event {
+        Event::Short { least_microcents, most_microcents } => {
+            let (least_microcents, most_microcents) = (*least_microcents, *most_microcents);
+            Some(JobAnswer::Short { least_microcents, most_microcents })
+        }
+        Event::Serving
+        | Event::Failed { .. }
+        | Event::Refused(_)
+        | Event::Flood { .. }
+        | Event::Looked(_)
+        | Event::Opened(_)
+        | Event::Closed(_)
+        | Event::Model(_)
+        | Event::RulesReplaced
+        | Event::RulesRefused { .. }
+        | Event::Host(_)
+        | Event::Summary(_) => None,
     }
 }

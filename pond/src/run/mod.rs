@@ -53,7 +53,7 @@ use pond_worker::collect::Ignored;
 pub(crate) use args::RunArgs;
 pub(crate) use finding::{Finding, Kind};
 pub(crate) use given_out::carry_out_order;
-use model::{Key, Wish};
+use model::{Key, Money, Wish};
 use outlet::{Outlet, Patience};
 use request::{Asker, Manner, Request, View};
 use summary::Summary;
@@ -100,7 +100,8 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     large_enough_files(policy)?;
     let console = terminal::console(args.terminal())?;
     let program = args.argv.first().map_or("", String::as_str);
-    let wish = |model| Wish { model, max_cost_cents: args.max_cost_cents, program, key: Key::OfOperator };
+    let wish =
+        |model| Wish { model, money: Money::Cents(args.max_cost_cents), program, key: Key::OfOperator };
     let model = args.model.as_deref().map(|model| model::choose(operator, &wish(model))).transpose()?;
     let network = if policy.profile().is_confined() {
         Some(egress::plan(policy, operator, &args.allow_hosts, model.is_some())?)

@@ -40,10 +40,19 @@ pub(super) struct Chosen {
 pub(super) struct Wish<'a> {
     /// `NAME` or `NAME:ID`.
     pub(super) model: &'a str,
-    pub(super) max_cost_cents: u64,
+    pub(super) money: Money,
     /// What the job will run.
     pub(super) program: &'a str,
     pub(super) key: Key<'a>,
+}
+
+/// What a run may spend on models.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Money {
+    /// All of it.
+    Cents(u64),
+    /// A part, in millionths of a cent: more may be had by asking.
+    Lent(u64),
 }
 
 /// Where a model's key comes from.
@@ -56,7 +65,7 @@ pub(super) enum Key<'a> {
 
 /// Finds the model that is wished for and prepares everything for it.
 pub(super) fn choose(operator: &Operator, wish: &Wish<'_>) -> anyhow::Result<Chosen> {
-    let Wish { model: wished, max_cost_cents, program, key } = wish;
+    let Wish { model: wished, money, program, key } = wish;
     let (name, id) = wished.split_once(':').map_or((*wished, None), |(name, id)| (name, Some(id)));
     let model = operator.model(name).with_context(|| unknown(operator, name))?;
     let id = match id {
@@ -75,9 +84,14 @@ pub(super) fn choose(operator: &Operator, wish: &Wish<'_>) -> anyhow::Result<Cho
     let harness = harness(model, id, &dummy, program)?;
     let ca_pem = model.ca_file.as_deref().map(certificates).transpose()?;
     let served = wire::Model::new(model, ca_pem, dummy.clone());
-    let ceiling_microcents =
-        max_cost_cents.checked_mul(MICROCENTS).context("--max-cost-cents is more than anybody has")?;
-    let order = wire::Broker { models: vec![served], ceiling_microcents, body_bytes: BODY_BYTES };
+    let (ceiling_microcents, lent) = match money {
+        Money::Cents(cents) => {
+            let all = cents.checked_mul(MICROCENTS);
+            (all.context("--max-cost-cents is more than anybody has")?, false)
+        }
+        Money::Lent(microcents) => (*microcents, true),
+    };
+    let order = wire::Broker { models: vec![served], ceiling_microcents, lent, body_bytes: BODY_BYTES };
     Ok(Chosen { order, key: through_a_pipe(&key)?, harness, id: id.to_owned(), dummy })
 }
 

@@ -89,7 +89,7 @@ impl Record {
 /// How full the record may be for this event to be still written; nothing for one that is no part of it.
 fn room(event: &Event) -> Option<usize> {
     match event {
-        Event::Serving | Event::Failed { .. } => None,
+        Event::Serving | Event::Failed { .. } | Event::Short { .. } => None,
         Event::Looked(_) | Event::Opened(_) | Event::Closed(_) => Some(BULK),
         Event::Model(call) => match call.outcome {
             ModelOutcome::Served | ModelOutcome::ClientLeft => Some(BULK),

@@ -64,6 +64,8 @@ pub(crate) struct Commission<'a> {
     pub(crate) input: Digest,
     /// Over the policy, as it was offered and as it was resolved here.
     pub(crate) policy: Digest,
+    /// How much of its output is left to the run.
+    pub(crate) output_bytes: u64,
     /// What the statement is signed with.
     pub(crate) key: &'a Path,
     /// To the daemon: where output goes, and what ends the job.

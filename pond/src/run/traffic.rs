@@ -119,7 +119,11 @@ impl Traffic {
                 self.totals.bytes_up = self.totals.bytes_up.saturating_add(tunnel.bytes_up);
                 self.totals.bytes_down = self.totals.bytes_down.saturating_add(tunnel.bytes_down);
             }
-            Event::Serving | Event::Failed { .. } | Event::RulesReplaced | Event::RulesRefused { .. } => {}
+            Event::Serving
+            | Event::Failed { .. }
+            | Event::Short { .. }
+            | Event::RulesReplaced
+            | Event::RulesRefused { .. } => {}
         }
     }
 }

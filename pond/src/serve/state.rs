@@ -38,9 +38,9 @@ pub(crate) async fn open() -> anyhow::Result<Opened> {
     private_directory(&control)?;
     private_directory(&files)?;
     forget_unfinished(&files).context("removing what was not finished")?;
-    let settings = settings::sandbox().map_err(told)?;
     let (rules, pace) = spans(settings::waits().map_err(told)?);
     let operator = operator::load().map_err(told)?;
+    let settings = settings::runs(&operator).map_err(told)?;
     let key: SigningKey = signing_key_at(&control.join("signing.key"))?;
     let vault = control.join("vault.keys");
     let ring = ring(&vault)?;

@@ -2,6 +2,7 @@
 //! A rule is a pure function from the tree to its findings; nothing here changes a file except blessing pins.
 
 mod cases;
+mod codes;
 mod deny;
 mod docs;
 mod edges;
@@ -12,6 +13,7 @@ mod manifests;
 mod packages;
 mod paths;
 mod pins;
+mod promises;
 mod reach;
 mod rooms;
 mod tree;
@@ -25,7 +27,7 @@ use anyhow::Result;
 
 use tree::Tree;
 
-const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 16] = [
     edges::check,
     manifests::check,
     deny::bans::check,
@@ -40,6 +42,8 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
     words::check,
     rooms::check,
     cases::check,
+    codes::check,
+    promises::check,
 ];
 
 /// One broken rule, shown as `path:line: rule: what to do`.

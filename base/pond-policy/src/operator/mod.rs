@@ -13,6 +13,7 @@ use crate::model::{Price, UpstreamHost};
 use crate::node::Node;
 use crate::path::Path;
 use crate::refusal::{Code, Refusals};
+use crate::run::{Budgets, budgets};
 use crate::shape::{Field, Item, Kind, Need, Shape};
 
 pub use caps::{Caps, IdleSeconds, JobBytes, LifetimeSeconds, TunnelBytes};
@@ -51,11 +52,18 @@ const SPOT_CHECK_PERCENT: Field = Field {
     doc: "Of a hundred results that nobody asked to have confirmed, so many are: run again by another worker and compared.",
 };
 
+const BUDGETS: Field = Field {
+    name: "budgets",
+    need: Need::Optional,
+    kind: Kind::Object(&budgets::SHAPE),
+    doc: "What a run may spend.",
+};
+
 /// The whole file.
 pub static OPERATOR_SHAPE: Shape = Shape {
     name: "operator",
     doc: "The operator's file.",
-    fields: &[MODEL, PRICE, EGRESS, SPOT_CHECK_PERCENT],
+    fields: &[MODEL, PRICE, EGRESS, SPOT_CHECK_PERCENT, BUDGETS],
     unknown: Code::UnknownField,
 };
 
@@ -66,6 +74,8 @@ pub struct Operator {
     pub egress: Egress,
     /// How many of a hundred results are confirmed unasked; none without a word.
     pub spot_check_percent: Option<Percent>,
+    /// What runs of a control plane have; the environment may say less.
+    pub budgets: Budgets,
 }
 
 impl Operator {
@@ -100,7 +110,9 @@ fn read(document: &Node, refusals: &mut Refusals) -> Option<Operator> {
     }
     let spot_check_percent =
         object.item(&SPOT_CHECK_PERCENT).and_then(|item| item.quantity(Percent::parse, refusals));
-    Some(Operator { models, egress, spot_check_percent })
+    let budgets =
+        object.item(&BUDGETS).map_or(Some(Budgets::default()), |item| Budgets::read(item, refusals))?;
+    Some(Operator { models, egress, spot_check_percent, budgets })
 }
 
 /// The broker is the only door to a model: a host on the allowlist would be a second one, without a meter.

@@ -4,7 +4,7 @@
 //! Trust zone: read by the control plane and the command line before anything is stored. Invariants: a `Run` has every
 //! stage confined or explicitly not; needs form no cycle; every fault of a document is reported at once, with its path.
 
-mod budgets;
+pub(crate) mod budgets;
 mod executor;
 mod graph;
 mod stages;
@@ -19,7 +19,7 @@ use crate::refusal::{Code, Refusals, Warning};
 use crate::settings::Settings;
 use crate::shape::{Field, Kind, Need, Shape};
 
-pub use budgets::{Budgets, CostCents};
+pub use budgets::{Allowance, Budget, Budgets, CostCents, Crossed};
 
 pub const MOST_STAGES: usize = 256;
 
@@ -73,7 +73,8 @@ pub type Quorum = Count<1, 9>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub project: Project,
-    pub budgets: Budgets,
+    /// What it has, after what its author and the operator said.
+    pub budgets: Allowance,
     pub stages: Vec<Stage>,
 }
 
@@ -139,8 +140,10 @@ fn read(document: &Node, settings: &Settings, refusals: &mut Refusals) -> Option
     let object = RUN_SHAPE.read(document, &Path::root(), refusals)?;
     let project =
         object.item(&PROJECT).and_then(|item| item.parsed(Name::parse, refusals)).map(Project::from);
-    let budgets =
-        object.item(&BUDGETS).map_or(Some(Budgets::default()), |item| Budgets::read(item, refusals));
+    let budgets = match object.item(&BUDGETS) {
+        None => Some(settings.run),
+        Some(item) => Budgets::read(item, refusals).map(|asked| settings.run.narrowed(asked, item, refusals)),
+    };
     let stages =
         object.item(&STAGES).and_then(|item| stages::read(item, project.as_ref(), settings, refusals));
     Some(Run { project: project?, budgets: budgets?, stages: stages? })

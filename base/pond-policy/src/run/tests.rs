@@ -1,6 +1,7 @@
 //! Whole documents: what is accepted, and every fault with its place.
 
 use super::*;
+use crate::limits::ByteBudget;
 use crate::testing::{faults, number};
 
 fn preflighted(document: &Node) -> Result<Run, Refusals> {
@@ -56,11 +57,14 @@ fn a_full_document_is_read() {
         ]
     });
     let run = preflighted(&document).unwrap();
-    let printed = |text: Option<String>| text.unwrap_or_default();
     assert_eq!(run.project.as_str(), "acme");
-    assert_eq!(printed(run.budgets.wall_clock.map(|time| time.to_string())), "2h");
-    assert_eq!(printed(run.budgets.max_cost_cents.map(|cents| cents.to_string())), "500");
-    assert_eq!(printed(run.budgets.max_output_bytes.map(|bytes| bytes.to_string())), "64m");
+    let budgets = Allowance {
+        wall_clock: Timeout::parse("2h").unwrap(),
+        max_cost_cents: CostCents::parse("500").unwrap(),
+        max_output_bytes: ByteBudget::parse("64m").unwrap(),
+        ..Allowance::default()
+    };
+    assert_eq!(run.budgets, budgets);
     let [edit, test, local] = &run.stages[..] else { panic!("three stages") };
     assert_eq!(edit.executor.program, Program::Agent(Name::parse("claude").unwrap()));
     assert_eq!(edit.executor.harness_files[0].0, ".config/agent.json");
@@ -183,7 +187,7 @@ fn an_image_on_disk_does_not_travel() {
 #[test]
 fn the_operator_s_word_counts_at_preflight() {
     let executor = node!({"kind": "swarm", "command": ["true"], "sandbox": {"profile": "none"}});
-    let required = Settings { require_sandbox: true, min_backend: None };
+    let required = Settings { require_sandbox: true, ..Settings::default() };
     let refusals = preflight(&with_executor(executor), &required).unwrap_err();
     assert_eq!(faults(&refusals), ["unconfined_refused stages[0].executor.sandbox.profile"]);
 }
@@ -220,4 +224,55 @@ fn budgets_are_bounded() {
             "unknown_field budgets.money",
         ]
     );
+}
+
+#[test]
+fn a_document_asks_for_less_than_the_operator_gives_and_never_for_more() {
+    let file = Budgets { max_cost_cents: CostCents::parse("300").ok(), ..Budgets::default() };
+    let set = |name: &str| match name {
+        "POND_RUN_WALL_CLOCK" => Some("1h".to_owned()),
+        "POND_RUN_MAX_COST_CENTS" => Some("400".to_owned()),
+        _ => None,
+    };
+    let run = Allowance::of_operator(Budgets::parse(set).unwrap(), file);
+    let own = Allowance::default();
+    let (hour, cents) = (Timeout::parse("1h").unwrap(), CostCents::parse("300").unwrap());
+    assert_eq!(run, Allowance { wall_clock: hour, max_cost_cents: cents, ..own });
+    let settings = Settings { run, ..Settings::default() };
+    let with = |budgets: Node| {
+        let Node::Map(mut entries) = with_needs(&[("a", &[])]) else { panic!("an object") };
+        entries.push(("budgets".into(), budgets));
+        preflight(&Node::Map(entries), &settings)
+    };
+    let less = with(node!({"wall_clock": "59m", "max_cost_cents": 300})).unwrap();
+    assert_eq!(less.budgets, Allowance { wall_clock: Timeout::parse("59m").unwrap(), ..run });
+    let more = with(node!({"wall_clock": "61m", "max_cost_cents": 301, "max_output_bytes": "2g"}));
+    let more = more.unwrap_err();
+    assert_eq!(
+        faults(&more),
+        [
+            "budget_above_limit budgets.wall_clock",
+            "budget_above_limit budgets.max_cost_cents",
+            "budget_above_limit budgets.max_output_bytes",
+        ]
+    );
+    let first = more.into_list().remove(0).message;
+    assert_eq!(first, "asks for 61m, and this deployment gives a run 1h");
+}
+
+#[test]
+fn a_budget_that_is_not_understood_is_refused_and_all_at_once() {
+    let odd = |name: &str| match name {
+        "POND_RUN_WALL_CLOCK" => Some("forever".to_owned()),
+        "POND_RUN_MAX_COST_CENTS" => Some("-1".to_owned()),
+        "POND_RUN_MAX_OUTPUT_BYTES" | "POND_RUN_MAX_ARTIFACT_BYTES" => Some("0".to_owned()),
+        "POND_RUN_MAX_EGRESS_BYTES" => Some(String::new()),
+        _ => None,
+    };
+    let refusals = Budgets::parse(odd).unwrap_err();
+    assert_eq!(refusals.codes(), [Code::SettingInvalid; 5]);
+    let mut variables: Vec<&str> = Budget::ALL.iter().map(|budget| budget.variable()).collect();
+    variables.sort_unstable();
+    let places: Vec<String> = refusals.into_list().iter().map(|refusal| refusal.path.to_string()).collect();
+    assert_eq!(places, variables);
 }

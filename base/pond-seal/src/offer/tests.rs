@@ -25,6 +25,7 @@ fn offer(worker_key: KeyId, answers: RequestNonce) -> Offer {
         executor: "{}".to_owned(),
         credentials: vec!["model".to_owned()],
         source: Source::Bundle { token: "t".to_owned() },
+        allotted: Allotted { cost_microcents: 0, output_bytes: 1, artifact_bytes: 1, egress_bytes: 1 },
     }
 }
 

@@ -16,8 +16,8 @@ pub use audit::{AuditEntry, AuditPage, LogCheckpoint, LogConsistency, LogProof};
 pub use problem::{Fault, Problem, ProblemCode};
 pub use project::{CredentialView, Credentials, EgressRules, ProjectView, Projects, Rotated, SetCredential};
 pub use run::{
-    Accepted, AcceptedStage, Cancel, Event, JobView, Outcome, ResultView, RunPage, RunState, RunSummary,
-    RunView, SourceReply, StageState, StageView, Standing, Submit, SubmitReply, Warning,
+    Accepted, AcceptedStage, BudgetView, Cancel, Event, JobView, Outcome, ResultView, RunPage, RunState,
+    RunSummary, RunView, SourceReply, StageState, StageView, Standing, Submit, SubmitReply, Warning,
 };
 pub use token::{NewToken, Scope, TokenKind, TokenReply, TokenView, Tokens};
 pub use value::{Document, Hidden};

@@ -121,6 +121,8 @@ pub struct RunSummary {
     pub state: RunState,
     /// Why it is being cancelled, or was.
     pub cancel: Option<String>,
+    /// The same for programs: `cancelled`, or the budget that was used up (`budget_cost`, …).
+    pub cancel_code: Option<String>,
     pub open_stages: u64,
     pub created_at: Millis,
     pub ended_at: Option<Millis>,
@@ -142,6 +144,20 @@ pub struct RunView {
     pub source: Option<String>,
     /// In the order of the document.
     pub stages: Vec<StageView>,
+    /// What the run has of each budget, and has used.
+    pub budgets: Vec<BudgetView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetView {
+    /// By its field in a document: `wall_clock`, `max_cost_cents`, …
+    pub budget: String,
+    pub unit: String,
+    pub limit: u64,
+    pub used: u64,
+    /// Of money: lent to running stages, or counted as spent because nobody knows.
+    pub set_aside: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -152,6 +168,8 @@ pub struct StageView {
     pub state: StageState,
     /// Why it ended so, or what it waits for; empty when there is nothing to say.
     pub reason: String,
+    /// The same for programs; docs/troubleshooting.md has them all.
+    pub code: String,
     /// The try that is under way.
     pub job: Option<JobView>,
     pub ended_at: Option<Millis>,

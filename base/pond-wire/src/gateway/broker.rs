@@ -16,6 +16,8 @@ pub struct Broker {
     pub models: Vec<Model>,
     /// What the job may spend in all, in millionths of a cent.
     pub ceiling_microcents: u64,
+    /// The ceiling is a part of a larger one: a call that does not fit asks for more before it is refused.
+    pub lent: bool,
     /// The largest request body.
     pub body_bytes: u64,
 }

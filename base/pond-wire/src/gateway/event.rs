@@ -36,6 +36,8 @@ pub enum Door {
 pub enum Command {
     /// New rules in place of all earlier ones; tunnels they do not cover are closed.
     Rules(Reach),
+    /// What the job may spend in all from now on; never less than before.
+    Ceiling { microcents: u64 },
     /// Close the doors and say what happened: one `host` event per host, then `summary`, then the end of the process.
     Finish,
 }
@@ -64,6 +66,11 @@ pub enum Event {
     Closed(Tunnel),
     /// A request to a model ended.
     Model(ModelCall),
+    /// A call waits for a higher ceiling: at least and at most this.
+    Short {
+        least_microcents: u64,
+        most_microcents: u64,
+    },
     /// New rules hold.
     RulesReplaced,
     /// New rules were refused; the earlier ones hold.

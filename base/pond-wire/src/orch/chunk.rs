@@ -35,8 +35,8 @@ pub struct Chunk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
 pub enum ChunkReply {
-    /// Stored, now or before. A server that is behind asks for a pause.
-    Stored { version: Version, pause_milliseconds: u32 },
+    /// Stored, now or before. A server that is behind asks for a pause; one that cancels says so before the next heartbeat.
+    Stored { version: Version, pause_milliseconds: u32, cancel: bool },
     /// Not what comes next: this does.
     Expected { version: Version, seq: u64, offset: u64 },
     /// The stream is at its limit; the rest is dropped, and the statement says so.

@@ -36,6 +36,16 @@ pub struct Heartbeat {
     pub cost_microcents: u64,
     pub egress_bytes: u64,
     pub output_bytes: u64,
+    /// The model's door needs more money than the job was lent.
+    pub wanted: Option<Wanted>,
+}
+
+/// What the job would have to be lent in all: for less than `least` the call that waits is not sent, more than `most` is of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    pub least_microcents: u64,
+    pub most_microcents: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +58,8 @@ pub struct HeartbeatReply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
 pub enum Verdict {
-    /// The lease holds for this long from now.
-    Continue { lease_seconds: u32 },
+    /// The lease holds for this long from now, and the job may have cost this much in all.
+    Continue { lease_seconds: u32, lent_microcents: u64 },
     /// Kill the job; its result so far is wanted.
     Cancel { reason: Code },
     /// The job is somebody else's. Kill it; nothing of it is wanted.

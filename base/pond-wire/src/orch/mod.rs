@@ -14,7 +14,8 @@ mod value;
 pub use chunk::{Chunk, ChunkReply, Complete, CompleteReply, MOST_CHUNK_BYTES, Stream};
 pub use enroll::{EnrollBegin, EnrollChallenge, EnrollFinish, EnrollReply, Rotate, RotateReply};
 pub use lease::{
-    Acknowledge, AcknowledgeReply, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Lease, Verdict,
+    Acknowledge, AcknowledgeReply, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Lease,
+    Verdict, Wanted,
 };
 pub use poll::{MOST_WAIT_SECONDS, Poll, PollReply};
 pub use seal::{Redeem, RedeemReply, Seal, SealReply};

@@ -8,7 +8,7 @@ use pond_seal::bearer::{Bearer, Kind};
 use pond_seal::bundle::DataKey;
 use pond_seal::enroll::{Challenge, Grant, Identity, JoinToken, Joined};
 use pond_seal::key::SigningKey;
-use pond_seal::offer::{Addressee, Offer, SignedOffer, Source};
+use pond_seal::offer::{Addressee, Allotted, Offer, SignedOffer, Source};
 use pond_seal::request::RequestNonce;
 use pond_seal::seal::{Release, Subject};
 use proptest::prelude::*;
@@ -73,6 +73,7 @@ impl World {
             source: Source::Bundle {
                 token: Bearer::generate(Kind::Bundle).unwrap().to_text().as_str().to_owned(),
             },
+            allotted: Allotted { cost_microcents: 0, output_bytes: 1, artifact_bytes: 1, egress_bytes: 1 },
         }
     }
 
@@ -124,13 +125,13 @@ impl World {
                 .collect(),
             Route::Heartbeat => {
                 let cancel = Verdict::Cancel { reason: Code::try_from("budget".to_owned()).unwrap() };
-                [Verdict::Continue { lease_seconds: 60 }, cancel, Verdict::Lost {}]
+                [Verdict::Continue { lease_seconds: 60, lent_microcents: 1 }, cancel, Verdict::Lost {}]
                     .into_iter()
                     .map(|verdict| value(HeartbeatReply { version, verdict }))
                     .collect()
             }
             Route::Chunks => vec![
-                value(ChunkReply::Stored { version, pause_milliseconds: 0 }),
+                value(ChunkReply::Stored { version, pause_milliseconds: 0, cancel: true }),
                 value(ChunkReply::Expected { version, seq: 0, offset: 0 }),
                 value(ChunkReply::Full { version }),
             ],

@@ -62,7 +62,14 @@ fn requests_are_strict() {
     strict(&Acknowledge { version, lease: lease() });
     strict(&Seal { version, lease: lease(), credential: id("model") });
     strict(&Redeem { version, lease: lease(), token: "pond_bundle_0_0".to_owned() });
-    strict(&Heartbeat { version, lease: lease(), cost_microcents: 1, egress_bytes: 2, output_bytes: 3 });
+    strict(&Heartbeat {
+        version,
+        lease: lease(),
+        cost_microcents: 1,
+        egress_bytes: 2,
+        output_bytes: 3,
+        wanted: Some(Wanted { least_microcents: 4, most_microcents: 5 }),
+    });
     let chunk = Chunk {
         version,
         lease: lease(),
@@ -95,9 +102,9 @@ fn replies_are_strict() {
     assert_eq!(strict(&refused), r#"{"version":1,"ok":false,"code":"no_pinned_key"}"#);
     assert_eq!(strict(&SealReply::Released(blob(b"{}"))), r#"{"version":1,"ok":true,"release":"e30="}"#);
     strict(&RedeemReply { version, key: refused, bytes: 9 });
-    strict(&HeartbeatReply { version, verdict: Verdict::Continue { lease_seconds: 60 } });
+    strict(&HeartbeatReply { version, verdict: Verdict::Continue { lease_seconds: 60, lent_microcents: 1 } });
     strict(&HeartbeatReply { version, verdict: Verdict::Lost {} });
-    strict(&ChunkReply::Stored { version, pause_milliseconds: 0 });
+    strict(&ChunkReply::Stored { version, pause_milliseconds: 0, cancel: false });
     strict(&ChunkReply::Expected { version, seq: 1, offset: 2 });
     strict(&ChunkReply::Full { version });
     strict(&CompleteReply::Accepted { version });

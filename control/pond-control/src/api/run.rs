@@ -5,7 +5,9 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use axum::response::{IntoResponse, Response};
 use pond_policy::name::{Name, Project};
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::run::Run;
+use pond_policy::stage::State;
 use pond_seal::Digest;
 use pond_wire::api::{self, ENVELOPE_TYPE, ProblemCode};
 use pond_wire::decode::decode;
@@ -173,7 +175,8 @@ pub(super) async fn show(call: &Call) -> Result<Response, Refused> {
         views.push(stage_view(stage, &results));
     }
     let source = source.map(|source| source.to_string());
-    Ok(ok(&api::RunView { run: summary(&run), source, stages: views }))
+    let budgets = call.store().standing(&run.id, call.now()).await?.into_iter().map(budget_view).collect();
+    Ok(ok(&api::RunView { run: summary(&run), source, stages: views, budgets }))
 }
 
 pub(super) async fn cancel(call: &Call, body: Body) -> Result<Response, Refused> {
@@ -192,6 +195,7 @@ pub(super) async fn cancel(call: &Call, body: Body) -> Result<Response, Refused>
         return Err(Refused::new(ProblemCode::Malformed, detail));
     }
     // One that is over, or being cancelled already, is as it should be.
+    let reason = Reason::of(Cause::Cancelled, reason).to_string();
     if call.store().cancel(&run, &reason, &call.caller.actor, call.now()).await? {
         call.plane().bell.ring();
     }
@@ -223,7 +227,8 @@ pub(super) fn summary(run: &RunSummary) -> api::RunSummary {
         id: run.id.to_string(),
         project: run.project.clone(),
         state: state_told(run.state),
-        cancel: run.cancel.clone(),
+        cancel: run.cancel.as_ref().map(|reason| reason.sentence.clone()),
+        cancel_code: run.cancel.as_ref().map(|reason| reason.code.clone()),
         open_stages: run.open_stages,
         created_at: millis(run.created_at),
         ended_at: run.ended_at.map(millis),
@@ -237,15 +242,28 @@ fn stage_view(stage: StageView, results: &[ResultView]) -> api::StageView {
         worker: job.worker.map(|worker| worker.to_string()),
         epoch: job.epoch,
     });
+    // One that waits without a reason waits for its turn.
+    let in_turn = stage.state == State::Queued && stage.reason.code.is_empty();
+    let reason = match in_turn {
+        true => Reason::of(Cause::WorkersBusy, "waits for a worker that may have it and is free"),
+        false => stage.reason,
+    };
     api::StageView {
         id: stage.id.to_string(),
         name: stage.name,
         state: stage.state.into(),
-        reason: stage.reason,
+        reason: reason.sentence,
+        code: reason.code,
         job,
         ended_at: stage.ended_at.map(millis),
         results: results.iter().map(result_view).collect(),
     }
+}
+
+fn budget_view(standing: Standing) -> api::BudgetView {
+    let Standing { budget, limit, used, set_aside } = standing;
+    let (name, unit) = (budget.name().to_owned(), budget.unit().to_owned());
+    api::BudgetView { budget: name, unit, limit, used, set_aside }
 }
 
 fn result_view(result: &ResultView) -> api::ResultView {

@@ -2,6 +2,7 @@
 //! stage too, and says why. The same bytes again get the same answer, because the first one may have got lost.
 
 use axum::http::StatusCode;
+use pond_policy::reason::{Cause, Reason};
 use pond_seal::Digest;
 use pond_wire::orch::{Complete, CompleteReply, Version};
 
@@ -12,7 +13,7 @@ use super::intake::{self, IntakeFault, Verified};
 use super::problem::Problem;
 use super::rerun::Compared;
 use crate::plane::Plane;
-use crate::store::{Ballot, Completed, Completion, Lease, Moment, Outcome};
+use crate::store::{Ballot, Completed, Completion, Lease, Moment, Outcome, Spent};
 
 pub(super) async fn complete(
     plane: &Plane,
@@ -28,17 +29,20 @@ pub(super) async fn complete(
     // What is not allowed any more was not allowed to produce a result either.
     let granted = Granted::judge(plane, &held, &caller.worker.have);
     let (verified, code) = match &granted {
-        Err(withheld) => (rejected(withheld.to_string()), Some("withheld")),
+        Err(withheld) => {
+            let reason = Reason::of(Cause::Withheld, withheld.to_string());
+            (rejected(&reason), Some(Cause::Withheld.name()))
+        }
         Ok(granted) => match intake::judge(plane, caller, (&lease, &held, granted), envelope).await {
             Ok(verified) => (verified, None),
             Err(IntakeFault::Rejected(fault)) => {
-                (rejected(format!("{fault} [{}]", fault.code())), Some(fault.code()))
+                (rejected(&Reason::new(fault.code(), fault.to_string())), Some(fault.code()))
             }
             Err(IntakeFault::Store(fault)) => return Err(fault.into()),
         },
     };
-    let Verified { outcome, reason, compared } = &verified;
-    let completion = Completion { lease: &lease, outcome: *outcome, reason, envelope };
+    let Verified { outcome, reason, compared, spent } = &verified;
+    let completion = Completion { lease: &lease, outcome: *outcome, reason, spent: *spent, envelope };
     let ballot = compared.as_ref().map(|Compared { digest, quorum, differs }| Ballot {
         digest: *digest,
         quorum: *quorum,
@@ -56,8 +60,8 @@ pub(super) async fn complete(
     }
 }
 
-fn rejected(reason: String) -> Verified {
-    Verified { outcome: Outcome::Rejected, reason, compared: None }
+fn rejected(reason: &Reason) -> Verified {
+    Verified { outcome: Outcome::Rejected, reason: reason.to_string(), compared: None, spent: Spent::default() }
 }
 
 async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<CompleteReply, Problem> {

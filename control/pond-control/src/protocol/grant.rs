@@ -39,6 +39,8 @@ pub(super) struct Granted {
     /// How its result is confirmed.
     pub(super) verify: Option<Verify>,
     pub(super) need: Need,
+    /// Whether it has a model, which costs money.
+    pub(super) costs: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +91,14 @@ impl Granted {
             not_after: u64::try_from(last.0 / 1000).unwrap_or(0),
             verify: stage.verify,
             need,
+            costs: stage.executor.model.is_some(),
         })
+    }
+
+    /// The same, for no longer than this.
+    pub(super) fn within(mut self, most: Duration) -> Self {
+        self.deadline = self.deadline.min(most);
+        self
     }
 
     pub(super) fn seal_context(

@@ -1,5 +1,6 @@
 //! The holder of a lease begins, and says that it is still there.
 
+use pond_policy::reason::{Cause, Reason};
 use pond_wire::orch::{
     Acknowledge, AcknowledgeReply, Code, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply,
     Lease as Named, Verdict, Version,
@@ -8,9 +9,7 @@ use pond_wire::orch::{
 use super::gate::Caller;
 use super::problem::Problem;
 use crate::plane::Plane;
-use crate::store::{Held, JobId, Lease, LeaseFault, Moment, Renewed, Spent};
-
-const CANCELLED: &str = "cancelled";
+use crate::store::{Held, JobId, Lease, LeaseFault, Moment, Renewed, Spent, Wanted};
 
 /// The lease a body names, in the caller's own name: nobody speaks for another worker.
 pub(super) fn lease_of(caller: &Caller, named: &Named) -> Result<Lease, Problem> {
@@ -54,10 +53,20 @@ pub(super) async fn heartbeat(
         cost_microcents: body.cost_microcents,
         egress_bytes: body.egress_bytes,
         output_bytes: body.output_bytes,
+        wanted: body.wanted.map(|wanted| Wanted {
+            least_microcents: wanted.least_microcents,
+            most_microcents: wanted.most_microcents,
+        }),
     };
     match plane.store.heartbeat(&lease, spent, now).await {
-        Ok(Renewed { cancel: true, .. }) => reply(Verdict::Cancel { reason: cancelled()? }),
-        Ok(renewed) => reply(Verdict::Continue { lease_seconds: left(renewed, now) }),
+        Ok(Renewed { cancel: true, .. }) => {
+            plane.bell.ring();
+            reply(Verdict::Cancel { reason: cancelled(plane.store.cancel_code(&lease).await?)? })
+        }
+        Ok(renewed) => reply(Verdict::Continue {
+            lease_seconds: left(renewed, now),
+            lent_microcents: renewed.lent_microcents,
+        }),
         Err(LeaseFault::Stale) => reply(Verdict::Lost {}),
         Err(LeaseFault::Store(fault)) => Err(fault.into()),
     }
@@ -77,6 +86,7 @@ pub(super) async fn decline(
         Declined::Lost {} => plane.store.lose(&lease, now).await?,
         Declined::Refused { reason } => {
             let reason = format!("the worker could not run it: {}", reason.as_str());
+            let reason = Reason::of(Cause::WorkerRefused, reason).to_string();
             plane.store.refuse(&lease, &reason, now).await?;
         }
     }
@@ -84,8 +94,9 @@ pub(super) async fn decline(
     Ok(DeclineReply { version: Version })
 }
 
-fn cancelled() -> Result<Code, Problem> {
-    Code::try_from(CANCELLED.to_owned()).map_err(|_| Problem::internal("message_encoding"))
+fn cancelled(code: String) -> Result<Code, Problem> {
+    let code = if code.is_empty() { Cause::Cancelled.name().to_owned() } else { code };
+    Code::try_from(code).map_err(|_| Problem::internal("message_encoding"))
 }
 
 /// Durations, not times: no worker's clock is believed, nor ours by a worker.

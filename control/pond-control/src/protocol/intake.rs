@@ -3,10 +3,11 @@
 //! the streams it names against what was stored, then the packed result against the digests it signed. Nothing of a result is
 //! read by anybody before all of that held. A fault here ends the stage; its code is the reason that is recorded.
 
+use pond_policy::reason::{Cause, Reason};
 use pond_seal::Digest;
 use pond_seal::digest::Hashing;
 use pond_seal::envelope::{Envelope, EnvelopeFault};
-use pond_seal::result::{FileDigest, InputKind, Log, Output, RunResult};
+use pond_seal::result::{Egress, FileDigest, InputKind, Limit, Log, Output, RunResult};
 use pond_seal::statement::{Statement, StatementFault};
 use pond_wire::tree::{Decoder, Entry, Event, TreeCaps, TreeFault};
 use std::io::Write as _;
@@ -15,7 +16,7 @@ use super::gate::Caller;
 use super::grant::Granted;
 use super::rerun::{self, Compared};
 use crate::plane::Plane;
-use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Stream};
+use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Spent, Stream};
 
 /// Pieces of a stream read at once.
 pub(super) const PIECES: u32 = 16;
@@ -83,6 +84,8 @@ pub(super) struct Verified {
     pub(super) reason: String,
     /// What it is worth beside the results of others; nothing when it stands alone.
     pub(super) compared: Option<Compared>,
+    /// What the statement says the job used.
+    pub(super) spent: Spent,
 }
 
 pub(super) async fn judge(
@@ -97,7 +100,7 @@ pub(super) async fn judge(
     let terms = (granted.verify, &granted.need);
     let compared = rerun::compared(plane, (lease, held), terms, &statement).await?;
     let (outcome, reason) = verdict(&statement.result);
-    Ok(Verified { outcome, reason, compared })
+    Ok(Verified { outcome, reason, compared, spent: spent(&statement.result) })
 }
 
 fn opened(caller: &Caller, envelope: &[u8]) -> Result<Statement, Rejected> {
@@ -283,19 +286,32 @@ impl Content {
     }
 }
 
+fn spent(said: &RunResult) -> Spent {
+    let egress_bytes = match &said.egress {
+        Egress::Closed {} => 0,
+        Egress::Gateway { bytes_up, bytes_down, .. } => bytes_up.saturating_add(*bytes_down),
+    };
+    Spent { cost_microcents: said.cost_microcents, egress_bytes, ..Spent::default() }
+}
+
 fn verdict(said: &RunResult) -> (Outcome, String) {
     use pond_seal::result::Outcome as Ended;
-    let reason = match &said.outcome {
+    let (cause, sentence) = match &said.outcome {
         Ended::Exited { code: 0 } if said.exit_code == 0 => {
             return (Outcome::Succeeded, String::new());
         }
-        Ended::Exited { code: 0 } => format!("the run ended with code {}", said.exit_code),
-        Ended::Exited { code } => format!("exited with code {code}"),
-        Ended::Signaled { signal } => format!("killed by signal {signal}"),
-        Ended::TimedOut {} => "its time was up".to_owned(),
-        Ended::Killed { limit: pond_seal::result::Limit::Memory } => "killed at its memory limit".to_owned(),
-        Ended::Killed { limit: pond_seal::result::Limit::Output } => "killed at its output limit".to_owned(),
-        Ended::Interrupted {} => "interrupted".to_owned(),
+        Ended::Exited { code: 0 } => (Cause::ExitCode, format!("the run ended with code {}", said.exit_code)),
+        Ended::Exited { code } => (Cause::ExitCode, format!("exited with code {code}")),
+        Ended::Signaled { signal } => (Cause::Signal, format!("killed by signal {signal}")),
+        Ended::TimedOut {} => (Cause::TimedOut, "its time was up".to_owned()),
+        Ended::Killed { limit: Limit::Memory } => {
+            (Cause::MemoryLimit, "killed at its memory limit".to_owned())
+        }
+        Ended::Killed { limit: Limit::Output } => {
+            (Cause::OutputLimit, "killed at its output limit".to_owned())
+        }
+        Ended::Interrupted {} => (Cause::Interrupted, "interrupted".to_owned()),
     };
+    let reason = Reason::of(cause, sentence).to_string();
     (Outcome::Failed, reason)
 }

@@ -120,7 +120,7 @@ async fn signed(
         Route::Seal => json(&release::seal(plane, caller, &orch::decode(bytes)?, now).await?),
         Route::Redeem => release::redeem(plane, caller, &orch::decode(bytes)?, now).await,
         Route::Heartbeat => json(&hold::heartbeat(plane, caller, &orch::decode(bytes)?, now).await?),
-        Route::Chunks => json(&output::chunk(plane, caller, &orch::decode(bytes)?).await?),
+        Route::Chunks => json(&output::chunk(plane, caller, &orch::decode(bytes)?, now).await?),
         Route::Complete => json(&complete::complete(plane, caller, &orch::decode(bytes)?, now).await?),
         Route::Decline => json(&hold::decline(plane, caller, &orch::decode(bytes)?, now).await?),
     }

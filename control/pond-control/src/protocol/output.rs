@@ -8,9 +8,14 @@ use super::gate::Caller;
 use super::hold::lease_of;
 use super::problem::Problem;
 use crate::plane::Plane;
-use crate::store::{Chunk, LogFault, Stream};
+use crate::store::{Chunk, LogFault, Moment, Stream};
 
-pub(super) async fn chunk(plane: &Plane, caller: &Caller, body: &orch::Chunk) -> Result<ChunkReply, Problem> {
+pub(super) async fn chunk(
+    plane: &Plane,
+    caller: &Caller,
+    body: &orch::Chunk,
+    now: Moment,
+) -> Result<ChunkReply, Problem> {
     let lease = lease_of(caller, &body.lease)?;
     let broken = |code, detail| Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail));
     let Ok(chain) = Digest::try_from(body.head.as_str().to_owned()) else {
@@ -23,13 +28,17 @@ pub(super) async fn chunk(plane: &Plane, caller: &Caller, body: &orch::Chunk) ->
         bytes: body.bytes.as_bytes(),
         chain,
     };
-    match plane.store.append_log(&lease, chunk).await {
-        Ok(_) => {
+    match plane.store.append_log(&lease, chunk, now).await {
+        Ok(stored) => {
             plane.bell.ring();
-            Ok(ChunkReply::Stored { version: Version, pause_milliseconds: 0 })
+            Ok(ChunkReply::Stored { version: Version, pause_milliseconds: 0, cancel: stored.cancel })
         }
         Err(LogFault::Gap(at)) => {
             Ok(ChunkReply::Expected { version: Version, seq: at.next_sequence, offset: at.next_offset })
+        }
+        Err(LogFault::BudgetSpent) => {
+            plane.bell.ring();
+            Ok(ChunkReply::Full { version: Version })
         }
         Err(LogFault::StreamFull(_)) => Ok(ChunkReply::Full { version: Version }),
         Err(LogFault::Stale) => Err(Problem::stale()),

@@ -1,10 +1,13 @@
 //! A worker asks for work and is answered at once: a signed offer for exactly this poll, or nothing. Whoever holds polls open
 //! stands before this door, and is believed in nothing.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::stage::State;
 use pond_seal::bearer::{Bearer, Kind};
-use pond_seal::offer::{Offer, OfferFault, SignedOffer, Source};
+use pond_seal::offer::{Allotted, Offer, OfferFault, SignedOffer, Source};
 use pond_seal::seal::SealKey;
 use pond_wire::orch::{Blob, Poll, PollReply, Version};
 
@@ -13,7 +16,7 @@ use super::grant::{Granted, Withheld};
 use super::join::known;
 use super::problem::Problem;
 use crate::plane::Plane;
-use crate::store::{BundleFault, ClaimFault, Held, Lease, LeaseFault, Moment, WorkerState};
+use crate::store::{BundleFault, ClaimFault, Held, Lease, LeaseFault, Left, Moment, WorkerState};
 
 /// Jobs that may turn out not to be allowed any more before a poll is answered with nothing.
 const MOST_REFUSED: usize = 16;
@@ -21,6 +24,8 @@ const MOST_REFUSED: usize = 16;
 const SOON: u32 = 100;
 /// When one asks again that gets nothing until an operator looked at it.
 const LATER: u32 = 30_000;
+/// How much longer than its run a worker lets a job run: first it is told, and this holds without anybody to tell it.
+const OVERDUE: Duration = Duration::from_secs(10);
 /// How old the last sign of life may be before it is written anew.
 const SEEN_MILLISECONDS: i64 = 10_000;
 
@@ -86,14 +91,28 @@ async fn offer<const MOST: usize>(
         Err(withheld) => return refuse(plane, lease, &withheld, now).await.map(|()| None),
     };
     let source = source(plane, lease, &held, granted.not_after).await?;
-    let signed = sign(plane, caller, (lease, &held, granted), key, source)?;
+    let cost_microcents = if granted.costs { plane.store.lend(lease).await? } else { 0 };
+    let allotted = allotted(&held.left, cost_microcents);
+    let granted = granted.within(held.left.wall(now).saturating_add(OVERDUE));
+    let signed = sign(plane, caller, (lease, &held, granted), key, (source, allotted))?;
     match Blob::new(signed.as_bytes().to_vec()) {
         Ok(blob) => Ok(Some(blob)),
         Err(_) => {
-            plane.store.refuse(lease, "the stage is too large to be offered", now).await?;
+            let reason = Reason::of(Cause::OfferTooLarge, "the stage is too large to be offered");
+            plane.store.refuse(lease, &reason.to_string(), now).await?;
             plane.bell.ring();
             Ok(None)
         }
+    }
+}
+
+/// One byte more than is left: the worker stops there, and whoever counts here sees that it was too much.
+fn allotted(left: &Left, cost_microcents: u64) -> Allotted {
+    Allotted {
+        cost_microcents,
+        output_bytes: left.output_bytes.saturating_add(1),
+        artifact_bytes: left.artifact_bytes,
+        egress_bytes: left.egress_bytes.saturating_add(1),
     }
 }
 
@@ -102,7 +121,8 @@ fn no_key() -> Problem {
 }
 
 async fn refuse(plane: &Plane, lease: &Lease, why: &Withheld, now: Moment) -> Result<(), Problem> {
-    match plane.store.refuse(lease, &why.to_string(), now).await {
+    let reason = Reason::of(Cause::Withheld, why.to_string()).to_string();
+    match plane.store.refuse(lease, &reason, now).await {
         Ok(()) => plane.bell.ring(),
         Err(LeaseFault::Stale) => {}
         Err(LeaseFault::Store(fault)) => return Err(fault.into()),
@@ -123,7 +143,7 @@ fn sign(
     caller: &Caller,
     (lease, held, granted): (&Lease, &Held, Granted),
     key: &SealKey,
-    source: Source,
+    (source, allotted): (Source, Allotted),
 ) -> Result<SignedOffer, Problem> {
     let rules = plane.store.rules();
     let seconds = |span: std::time::Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
@@ -146,6 +166,7 @@ fn sign(
         executor: granted.executor,
         credentials: granted.credentials,
         source,
+        allotted,
     };
     SignedOffer::sign(&offer, &plane.key).map_err(|fault: OfferFault| Problem::internal(fault.code()))
 }

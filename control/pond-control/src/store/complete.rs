@@ -8,11 +8,12 @@ use pond_seal::Digest;
 use serde_json::json;
 
 use super::Store;
+use super::budget::{self, Account};
 use super::engine::{Fault, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, after};
 use super::id::Moment;
 use super::journal::{Action, Actor};
-use super::lease::Lease;
+use super::lease::{Lease, Spent};
 use super::rerun::{self, Ballot, Together};
 
 /// What a verified result says.
@@ -30,6 +31,8 @@ pub struct Completion<'a> {
     pub outcome: Outcome,
     /// For people: what failed, what did not verify.
     pub reason: &'a str,
+    /// What the job used, as a verified statement says.
+    pub spent: Spent,
     /// The signed envelope, exactly as it came.
     pub envelope: &'a [u8],
 }
@@ -86,7 +89,7 @@ impl Store {
         let Some(mut run) = HeldRun::of_job(&mut tx, &completion.lease.job).await? else {
             return replayed(tx, completion).await;
         };
-        let Some((job, tries)) = take_job(&mut tx, completion.lease).await? else {
+        let Some((job, tries, account)) = take_job(&mut tx, completion.lease).await? else {
             return replayed(tx, completion).await;
         };
         store_result(&mut tx, &run, &job, completion, now).await?;
@@ -96,6 +99,13 @@ impl Store {
             Some(ballot) => Some(rerun::count(&mut tx, &run, (&job, ballot), now).await?),
         };
         let state = state_after(&job, tries, completion.outcome, together.as_ref())?;
+        let crossed = match completion.outcome {
+            Outcome::Succeeded | Outcome::Failed => {
+                budget::settle(&mut tx, &run, account, completion.spent, now).await?
+            }
+            // The word of who signed that is worth nothing: all that was lent counts as spent.
+            Outcome::Rejected => None,
+        };
         let actor = Actor::Worker(completion.lease.worker.clone());
         match &together {
             Some(Together::Again(ran)) => self.queue_elsewhere(&mut tx, &run, &job, ran, now).await?,
@@ -103,15 +113,19 @@ impl Store {
                 run.queue(&mut tx, (&job.stage, job.class, job.attempt + 1), now).await?;
             }
             None | Some(Together::Agreed | Together::Split(_)) => {
+                let cancelled = run.cancel_reason().to_owned();
                 let reason = match &together {
                     Some(Together::Split(reason)) => reason,
                     None | Some(Together::Agreed | Together::Again(_)) if job.cancel => {
-                        "the run was cancelled"
+                        &cancelled
                     }
                     None | Some(Together::Agreed | Together::Again(_)) => completion.reason,
                 };
                 run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;
             }
+        }
+        if let Some(crossed) = crossed {
+            budget::end(&mut tx, &mut run, crossed, now).await?;
         }
         tx.commit().await?;
         Ok(Completed::Accepted(state))
@@ -128,16 +142,16 @@ impl Store {
 }
 
 /// The live job of this lease and the tries of its stage. The row goes: from here on the lease is over.
-async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64)>, Fault> {
+async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64, Account)>, Fault> {
     let row = tx
         .row(
             "DELETE FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'
-             RETURNING id, stage_id, class_id, attempt, state, cancel,
+             RETURNING id, stage_id, class_id, attempt, state, cancel, lent, cost_microcents, egress_bytes,
                 (SELECT tries FROM stage WHERE stage.id = job.stage_id) AS tries",
             args![&lease.job, &lease.worker, lease.epoch],
         )
         .await?;
-    row.map(|row| Ok((LiveJob::read(&row)?, row.int("tries")?))).transpose()
+    row.map(|row| Ok((LiveJob::read(&row)?, row.int("tries")?, Account::read(&row)?))).transpose()
 }
 
 /// A result may overtake the word that the job started; then both count at once.

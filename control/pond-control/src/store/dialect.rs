@@ -14,13 +14,15 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-const SQLITE: [Migration; 2] = [
+const SQLITE: [Migration; 3] = [
     Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/sqlite/0002_proof.sql") },
+    Migration { version: 3, sql: include_str!("../../migrations/sqlite/0003_budgets.sql") },
 ];
-const POSTGRES: [Migration; 2] = [
+const POSTGRES: [Migration; 3] = [
     Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
+    Migration { version: 3, sql: include_str!("../../migrations/postgres/0003_budgets.sql") },
 ];
 
 impl Dialect {
@@ -98,10 +100,10 @@ impl Dialect {
     pub(super) fn hold_lease(self) -> &'static str {
         match self {
             Self::Sqlite => {
-                "SELECT id FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running'"
+                "SELECT cancel FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running'"
             }
             Self::Postgres => {
-                "SELECT id FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' FOR SHARE"
+                "SELECT cancel FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' FOR SHARE"
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Leases that nobody renewed: the job goes back into the queue, or ends if its time is up, its run was cancelled, or it has
 //! taken too many workers with it. And the other way round: a worker that loses job after job gets no more.
 
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::stage::{Event, State};
 use serde_json::json;
 
@@ -107,14 +108,16 @@ impl Store {
                 requeue(&mut tx, &run, &lost.job, (&Actor::System, "the lease lapsed"), now).await?;
             }
             Lapse::TimedOut => {
-                give_up(&mut tx, &mut run, &lost, Event::TimeOut, "its time was up", now).await?
+                let reason = Reason::of(Cause::TimedOut, "its time was up").to_string();
+                give_up(&mut tx, &mut run, &lost, Event::TimeOut, &reason, now).await?;
             }
             Lapse::Poisoned => {
-                let reason = "too many workers were lost on it";
-                give_up(&mut tx, &mut run, &lost, Event::Poison, reason, now).await?;
+                let reason = Reason::of(Cause::Poisoned, "too many workers were lost on it").to_string();
+                give_up(&mut tx, &mut run, &lost, Event::Poison, &reason, now).await?;
             }
             Lapse::Cancelled => {
-                give_up(&mut tx, &mut run, &lost, Event::Cancel, "the run was cancelled", now).await?;
+                let reason = run.cancel_reason().to_owned();
+                give_up(&mut tx, &mut run, &lost, Event::Cancel, &reason, now).await?;
             }
         }
         tx.commit().await?;
@@ -188,33 +191,50 @@ impl Store {
     pub async fn cancel(&self, run: &RunId, reason: &str, actor: &Actor, now: Moment) -> Result<bool, Fault> {
         let mut tx = self.engine.write().await?;
         let Some(mut held) = HeldRun::hold(&mut tx, run).await? else { return Ok(false) };
-        let sql = "UPDATE run SET cancel = $2 WHERE id = $1 AND state = 'active' AND cancel IS NULL";
-        if held.cancelling || tx.run(sql, args![run, reason]).await? == 0 {
-            return Ok(false);
-        }
-        let change = Change {
-            actor,
-            action: Action::RunCancelling,
-            project: Some(&held.project),
-            run: Some(run),
-            stage: None,
-            subject: run.as_str(),
-            detail: json!({"reason": reason}),
-        };
-        journal::write(&mut tx, now, &change).await?;
-        // In this order: a claim that is under way is waited for by the first and seen by the second.
-        tx.run("DELETE FROM job WHERE run_id = $1 AND state = 'queued'", args![run]).await?;
-        tx.run("UPDATE job SET cancel = 1 WHERE run_id = $1 AND state <> 'queued'", args![run]).await?;
-        let sql = "SELECT id FROM stage WHERE run_id = $1 AND state = 'queued'
-                     AND NOT EXISTS (SELECT 1 FROM job WHERE job.stage_id = stage.id) ORDER BY position";
-        let state = after(State::Queued, &[Event::Cancel])?;
-        for row in tx.rows(sql, args![run]).await? {
-            let stage = row.read("id", StageId::parse)?;
-            held.end(&mut tx, &stage, End { state, reason, actor, now }).await?;
-        }
+        let is_new = cancel_in(&mut tx, &mut held, reason, actor, now).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(is_new)
     }
+}
+
+/// The same, in a transaction that holds the run.
+pub(super) async fn cancel_in(
+    tx: &mut Tx,
+    held: &mut HeldRun,
+    reason: &str,
+    actor: &Actor,
+    now: Moment,
+) -> Result<bool, Fault> {
+    let run = held.id.clone();
+    let sql = "UPDATE run SET cancel = $2 WHERE id = $1 AND state = 'active' AND cancel IS NULL";
+    if held.cancel.is_some() || tx.run(sql, args![&run, reason]).await? == 0 {
+        return Ok(false);
+    }
+    held.cancel = Some(reason.to_owned());
+    let change = Change {
+        actor,
+        action: Action::RunCancelling,
+        project: Some(&held.project),
+        run: Some(&run),
+        stage: None,
+        subject: run.as_str(),
+        detail: {
+            let Reason { sentence, code } = Reason::parse(reason);
+            json!({"reason": sentence, "code": code})
+        },
+    };
+    journal::write(tx, now, &change).await?;
+    // In this order: a claim that is under way is waited for by the first and seen by the second.
+    tx.run("DELETE FROM job WHERE run_id = $1 AND state = 'queued'", args![&run]).await?;
+    tx.run("UPDATE job SET cancel = 1 WHERE run_id = $1 AND state <> 'queued'", args![&run]).await?;
+    let sql = "SELECT id FROM stage WHERE run_id = $1 AND state = 'queued'
+                 AND NOT EXISTS (SELECT 1 FROM job WHERE job.stage_id = stage.id) ORDER BY position";
+    let state = after(State::Queued, &[Event::Cancel])?;
+    for row in tx.rows(sql, args![&run]).await? {
+        let stage = row.read("id", StageId::parse)?;
+        held.end(tx, &stage, End { state, reason, actor, now }).await?;
+    }
+    Ok(true)
 }
 
 impl Lost {
@@ -250,6 +270,6 @@ async fn give_up(
     now: Moment,
 ) -> Result<(), Fault> {
     let state = after(lost.job.state, &[event])?;
-    drop_job(tx, &lost.job.id).await?;
+    drop_job(tx, run, &lost.job).await?;
     run.end(tx, &lost.job.stage, End { state, reason, actor: &Actor::System, now }).await
 }

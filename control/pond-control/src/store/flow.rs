@@ -1,6 +1,7 @@
 //! How stages move a run along: one that succeeded lets others start, one that did not ends those that needed it, and the
 //! last one ends the run. All of it under the run's row.
 
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::stage::{self, Event, IllegalMove, State};
 use serde_json::json;
 
@@ -23,7 +24,8 @@ pub enum RunState {
 pub(super) struct HeldRun {
     pub(super) id: RunId,
     pub(super) project: String,
-    pub(super) cancelling: bool,
+    /// Why it is being cancelled, if it is.
+    pub(super) cancel: Option<String>,
     open: i64,
 }
 
@@ -102,9 +104,14 @@ impl HeldRun {
         Ok(Self {
             id: row.read("id", RunId::parse)?,
             project: row.text("project")?,
-            cancelling: row.maybe_text("cancel")?.is_some(),
+            cancel: row.maybe_text("cancel")?,
             open: row.int("open_stages")?,
         })
+    }
+
+    /// Why its stages are cancelled.
+    pub(super) fn cancel_reason(&self) -> &str {
+        self.cancel.as_deref().unwrap_or("the run was cancelled")
     }
 
     /// Puts a stage into the queue.
@@ -152,7 +159,8 @@ impl HeldRun {
             return Ok(false);
         }
         self.open -= 1;
-        let detail = json!({"state": end.state.name(), "reason": end.reason});
+        let Reason { sentence, code } = Reason::parse(end.reason);
+        let detail = json!({"state": end.state.name(), "reason": sentence, "code": code});
         self.tell(tx, (end.actor, Action::StageEnded), stage, detail, end.now).await?;
         Ok(true)
     }
@@ -192,6 +200,7 @@ impl HeldRun {
             for row in waiting {
                 let id = row.read("id", StageId::parse)?;
                 let reason = format!("needs {}, which was {}", row.text("needed")?, row.text("how")?);
+                let reason = Reason::of(Cause::NeedsFailed, reason).to_string();
                 let end = End { state, reason: &reason, actor: &Actor::System, now: end.now };
                 self.end_one(tx, &id, &end).await?;
                 open.push(id);
@@ -209,11 +218,16 @@ impl HeldRun {
         let ends =
             rows.iter().map(|row| row.read("state", State::from_name)).collect::<Result<Vec<_>, _>>()?;
         let state = RunState::of(&ends);
-        tx.run(
-            "UPDATE run SET open_stages = 0, state = $2, ended_at = $3 WHERE id = $1",
-            args![&self.id, state.name(), now],
-        )
-        .await?;
+        // One that used up a budget is cancelled, whatever its stages came to before.
+        let row = tx
+            .row(
+                "UPDATE run SET open_stages = 0, state = CASE WHEN crossed IS NULL THEN $2 ELSE 'cancelled' END,
+                    ended_at = $3
+                 WHERE id = $1 RETURNING state",
+                args![&self.id, state.name(), now],
+            )
+            .await?;
+        let state = row.map_or(Ok(state), |row| row.read("state", RunState::from_name))?;
         let change = Change {
             actor: &Actor::System,
             action: Action::RunEnded,

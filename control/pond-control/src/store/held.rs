@@ -10,6 +10,7 @@ use pond_policy::stage::State;
 use pond_seal::Digest;
 
 use super::Store;
+use super::budget::Left;
 use super::engine::{Fault, Row, args};
 use super::id::{BundleId, Moment, RunId, StageId};
 use super::lease::Lease;
@@ -28,6 +29,7 @@ pub struct Held {
     pub work: Work,
     /// The source of the run, and the hash of the tree inside.
     pub source: Option<(BundleId, Digest)>,
+    pub left: Left,
 }
 
 /// The document of the run, and which stage of it this is.
@@ -43,7 +45,9 @@ impl Store {
     /// Nothing for a lease that is over.
     pub async fn held(&self, lease: &Lease) -> Result<Option<Held>, Fault> {
         let sql = "SELECT job.run_id AS run_id, stage_id, run.project AS project, attempt, job.state AS state, offered_at,
-                      lease_until, body, position, stage.name AS name, timeout_ms, bundle.id AS bundle_id, bundle.input AS input
+                      lease_until, body, position, stage.name AS name, timeout_ms, bundle.id AS bundle_id,
+                      bundle.input AS input, wall_until, output_most, output_used, artifact_most, artifact_used, egress_most,
+                      egress_used
                    FROM job JOIN stage ON stage.id = job.stage_id JOIN run ON run.id = job.run_id
                    JOIN document ON document.run_id = job.run_id LEFT JOIN bundle ON bundle.id = run.source
                    WHERE job.id = $1 AND job.worker_id = $2 AND job.epoch = $3 AND job.state <> 'queued'";
@@ -70,6 +74,7 @@ impl Held {
                 timeout: Duration::from_millis(row.count("timeout_ms")?),
             },
             source: bundle.map(|id| row.digest("input").map(|input| (id, input))).transpose()?,
+            left: Left::read(row)?,
         })
     }
 }

@@ -65,6 +65,7 @@ actions! {
     RunSubmitted => "run.submitted",
     RunCancelling => "run.cancelling",
     RunEnded => "run.ended",
+    BudgetCrossed => "run.budget_crossed",
     StageQueued => "stage.queued",
     StageLeased => "stage.leased",
     StageRunning => "stage.running",

@@ -2,10 +2,12 @@
 //!
 //! Each is one comparison with (job, worker, epoch). A lease that is over, whoever holds it now, is [`LeaseFault::Stale`].
 
+use pond_policy::reason::Reason;
 use pond_policy::stage::{Event, State};
 use serde_json::json;
 
 use super::Store;
+use super::budget::{self, Account};
 use super::engine::{Fault, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, after};
 use super::id::{JobId, Moment, WorkerId};
@@ -25,6 +27,15 @@ pub struct Spent {
     pub cost_microcents: u64,
     pub egress_bytes: u64,
     pub output_bytes: u64,
+    pub wanted: Option<Wanted>,
+}
+
+/// How much a job would have to be lent in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// With less it is of no use.
+    pub least_microcents: u64,
+    pub most_microcents: u64,
 }
 
 /// A lease that goes on.
@@ -34,6 +45,8 @@ pub struct Renewed {
     pub until: Moment,
     /// The job is to be stopped; what it has is still taken.
     pub cancel: bool,
+    /// What the job may cost in all.
+    pub lent_microcents: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -50,22 +63,23 @@ impl Store {
         let mut tx = self.engine.write().await?;
         let row = tx
             .row(
-                "SELECT state, lease_until, deadline, cancel FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3",
+                "SELECT state, lease_until, deadline, cancel, lent FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3",
                 args![&lease.job, &lease.worker, lease.epoch],
             )
             .await?
             .ok_or(LeaseFault::Stale)?;
         let (until, cancel) = (Moment(row.int("lease_until")?), row.int("cancel")? != 0);
+        let lent_microcents = row.count("lent")?;
         if row.read("state", State::from_name)? == State::Running {
             tx.commit().await?;
-            return Ok(Renewed { until, cancel });
+            return Ok(Renewed { until, cancel, lent_microcents });
         }
         if until < now {
             return Err(LeaseFault::Stale);
         }
         let until = self.start(&mut tx, lease, now).await?;
         tx.commit().await?;
-        Ok(Renewed { until, cancel })
+        Ok(Renewed { until, cancel, lent_microcents })
     }
 
     async fn start(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Moment, LeaseFault> {
@@ -95,13 +109,16 @@ impl Store {
     }
 
     /// Renews the lease of a running job, never past its deadline, and keeps what the job has used up: never less than it was.
+    /// What that does to the run's budgets is seen at once: a lease that is renewed may be cancelled by the same call.
     pub async fn heartbeat(&self, lease: &Lease, spent: Spent, now: Moment) -> Result<Renewed, LeaseFault> {
         let mut tx = self.engine.write().await?;
+        let mut run = HeldRun::of_job(&mut tx, &lease.job).await?.ok_or(LeaseFault::Stale)?;
+        let mut account = self.account(&mut tx, lease, now).await?;
+        budget::report(&mut tx, &mut run, &mut account, spent, now).await?;
         let row = tx
             .row(
                 "UPDATE job SET lease_until = CASE WHEN deadline < $4 THEN deadline ELSE $4 END,
-                    cost_microcents = CASE WHEN cost_microcents < $6 THEN $6 ELSE cost_microcents END,
-                    egress_bytes = CASE WHEN egress_bytes < $7 THEN $7 ELSE egress_bytes END,
+                    cost_microcents = $6, egress_bytes = $7, lent = $9,
                     output_bytes = CASE WHEN output_bytes < $8 THEN $8 ELSE output_bytes END
                  WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $5
                  RETURNING lease_until, cancel",
@@ -111,17 +128,39 @@ impl Store {
                     lease.epoch,
                     now.plus(self.rules.lease),
                     now,
-                    spent.cost_microcents,
-                    spent.egress_bytes,
-                    spent.output_bytes
+                    account.cost,
+                    account.egress,
+                    spent.output_bytes,
+                    account.lent
                 ],
             )
             .await?
             .ok_or(LeaseFault::Stale)?;
-        let renewed = Renewed { until: Moment(row.int("lease_until")?), cancel: row.int("cancel")? != 0 };
+        let renewed = Renewed {
+            until: Moment(row.int("lease_until")?),
+            cancel: row.int("cancel")? != 0,
+            lent_microcents: account.lent,
+        };
         tx.run("UPDATE worker SET seen_at = $2 WHERE id = $1", args![&lease.worker, now]).await?;
         tx.commit().await?;
         Ok(renewed)
+    }
+
+    /// The code of why the job of this lease is to stop.
+    pub async fn cancel_code(&self, lease: &Lease) -> Result<String, Fault> {
+        let mut tx = self.engine.read().await?;
+        let sql = "SELECT cancel FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)";
+        let row = tx.row(sql, args![&lease.job]).await?;
+        let text = row.map_or(Ok(None), |row| row.maybe_text("cancel"))?;
+        Ok(Reason::parse(&text.unwrap_or_default()).code)
+    }
+
+    /// What a running job was lent and has used, as far as that is known.
+    async fn account(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Account, LeaseFault> {
+        let sql = "SELECT lent, cost_microcents, egress_bytes FROM job
+                   WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $4";
+        let row = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch, now]).await?;
+        Ok(Account::read(&row.ok_or(LeaseFault::Stale)?)?)
     }
 
     /// The worker gives the job back unharmed, as one that shuts down does.
@@ -131,9 +170,9 @@ impl Store {
         let actor = Actor::Worker(lease.worker.clone());
         if job.cancel {
             let state = after(job.state, &[Event::Cancel]).map_err(Fault::from)?;
-            drop_job(&mut tx, &job.id).await?;
-            run.end(&mut tx, &job.stage, End { state, reason: "the run was cancelled", actor: &actor, now })
-                .await?;
+            drop_job(&mut tx, &run, &job).await?;
+            let reason = run.cancel_reason().to_owned();
+            run.end(&mut tx, &job.stage, End { state, reason: &reason, actor: &actor, now }).await?;
         } else {
             requeue(&mut tx, &run, &job, (&actor, "given back"), now).await?;
         }
@@ -144,7 +183,10 @@ impl Store {
     pub async fn refuse(&self, lease: &Lease, reason: &str, now: Moment) -> Result<(), LeaseFault> {
         let mut tx = self.engine.write().await?;
         let (mut run, job) = hold(&mut tx, lease).await?;
+        let cancelled = run.cancel_reason().to_owned();
+        let reason = if job.cancel { &cancelled } else { reason };
         let events: &[Event] = match job.state {
+            _ if job.cancel => &[Event::Cancel],
             State::Running | State::Verifying => &[Event::Finish, Event::Fail],
             State::Queued
             | State::Leased
@@ -154,7 +196,7 @@ impl Store {
             | State::Refused => &[Event::Refuse],
         };
         let state = after(job.state, events).map_err(Fault::from)?;
-        drop_job(&mut tx, &job.id).await?;
+        drop_job(&mut tx, &run, &job).await?;
         let actor = Actor::Worker(lease.worker.clone());
         run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;
         Ok(tx.commit().await?)
@@ -168,7 +210,7 @@ impl From<pond_policy::stage::IllegalMove> for LeaseFault {
 }
 
 /// The run and the job of a lease that is not over.
-async fn hold(tx: &mut Tx, lease: &Lease) -> Result<(HeldRun, LiveJob), LeaseFault> {
+pub(super) async fn hold(tx: &mut Tx, lease: &Lease) -> Result<(HeldRun, LiveJob), LeaseFault> {
     let run = HeldRun::of_job(tx, &lease.job).await?.ok_or(LeaseFault::Stale)?;
     let row = tx
         .row(
@@ -181,8 +223,9 @@ async fn hold(tx: &mut Tx, lease: &Lease) -> Result<(HeldRun, LiveJob), LeaseFau
     Ok((run, LiveJob::read(&row)?))
 }
 
-pub(super) async fn drop_job(tx: &mut Tx, job: &JobId) -> Result<(), Fault> {
-    tx.run("DELETE FROM job WHERE id = $1", args![job]).await.map(|_| ())
+pub(super) async fn drop_job(tx: &mut Tx, run: &HeldRun, job: &LiveJob) -> Result<(), Fault> {
+    budget::forfeit(tx, &run.id, &job.id, job.state).await?;
+    tx.run("DELETE FROM job WHERE id = $1", args![&job.id]).await.map(|_| ())
 }
 
 /// Back into the queue, at its old place. The next claim raises the epoch past the one that is over.
@@ -194,8 +237,10 @@ pub(super) async fn requeue(
     now: Moment,
 ) -> Result<(), Fault> {
     after(job.state, &[Event::LeaseLost])?;
+    budget::forfeit(tx, &run.id, &job.id, job.state).await?;
     tx.run(
-        "UPDATE job SET state = 'queued', worker_id = NULL, deadline = NULL, queued_at = $2 WHERE id = $1",
+        "UPDATE job SET state = 'queued', worker_id = NULL, deadline = NULL, queued_at = $2,
+            lent = 0, cost_microcents = 0, egress_bytes = 0, output_bytes = 0 WHERE id = $1",
         args![&job.id, now],
     )
     .await?;

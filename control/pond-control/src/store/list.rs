@@ -3,6 +3,7 @@
 //! Pages go by the last id seen, newest first: what is submitted meanwhile shifts nothing.
 
 use pond_policy::name::{Name, Project};
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::stage::State;
 use pond_seal::Digest;
 
@@ -24,7 +25,7 @@ pub struct RunSummary {
     pub project: String,
     pub state: RunState,
     /// Why it is being cancelled, or was.
-    pub cancel: Option<String>,
+    pub cancel: Option<Reason>,
     pub open_stages: u64,
     pub created_at: Moment,
     pub ended_at: Option<Moment>,
@@ -43,7 +44,7 @@ pub struct StageView {
     pub name: String,
     pub state: State,
     /// Why it ended so, or what it waits for.
-    pub reason: String,
+    pub reason: Reason,
     pub job: Option<JobView>,
     pub ended_at: Option<Moment>,
 }
@@ -131,7 +132,7 @@ impl Store {
                     .iter()
                     .find(|waiting| waiting.is_of(class, stage.job.as_ref().map(|job| &job.id)));
                 if let Some(why) = why.filter(|_| stage.state == State::Queued && stage.job.is_some()) {
-                    stage.reason.clone_from(&why.reason);
+                    stage.reason = Reason::of(Cause::NoWorker, why.reason.clone());
                 }
             }
         }
@@ -159,7 +160,7 @@ impl RunSummary {
             id: row.read("id", RunId::parse)?,
             project: row.text("project")?,
             state: row.read("state", RunState::from_name)?,
-            cancel: row.maybe_text("cancel")?,
+            cancel: row.maybe_text("cancel")?.map(|text| Reason::parse(&text)),
             open_stages: row.count("open_stages")?,
             created_at: Moment(row.int("created_at")?),
             ended_at: row.maybe_int("ended_at")?.map(Moment),
@@ -186,7 +187,10 @@ impl StageView {
             id: row.read("id", StageId::parse)?,
             name: row.text("name")?,
             state: live.unwrap_or(state),
-            reason: if waits { format!("needs {unmet} more to succeed first") } else { reason },
+            reason: match waits {
+                true => Reason::of(Cause::NeedsOthers, format!("needs {unmet} more to succeed first")),
+                false => Reason::parse(&reason),
+            },
             job,
             ended_at: row.maybe_int("ended_at")?.map(Moment),
         })

@@ -3,13 +3,16 @@
 //! HOSTILE BYTES: stored and handed out, never read. A piece that is sent again is taken as the one that is there if it is the
 //! same; otherwise it is refused. The answer to a gap says where to go on.
 
+use pond_policy::run::Budget;
 use pond_seal::Digest;
 use pond_seal::chain::{Chain, Place};
 pub use pond_seal::result::Stream;
 
 use super::Store;
+use super::budget::{self, Taken};
 use super::engine::{Fault, Row, Tx, args};
-use super::id::JobId;
+use super::flow::HeldRun;
+use super::id::{JobId, Moment};
 use super::lease::Lease;
 
 /// Bytes of one piece.
@@ -41,6 +44,14 @@ pub struct Appended {
     pub chain: Digest,
 }
 
+/// A piece that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    pub next: Appended,
+    /// The job is to be stopped.
+    pub cancel: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPiece {
     pub sequence: u64,
@@ -66,6 +77,8 @@ pub enum LogFault {
     Size,
     #[error("the stream has at most {0} bytes")]
     StreamFull(u64),
+    #[error("the run has used up what it may write")]
+    BudgetSpent,
     #[error("expected piece {} at offset {}", .0.next_sequence, .0.next_offset)]
     Gap(Appended),
     #[error("the piece is there already, with other content")]
@@ -83,28 +96,47 @@ pub const fn most_of(stream: Stream) -> u64 {
     }
 }
 
+const fn budget_of(stream: Stream) -> Budget {
+    match stream {
+        Stream::Stdout | Stream::Stderr | Stream::Terminal => Budget::Output,
+        Stream::Result => Budget::Artifacts,
+    }
+}
+
 impl Store {
-    pub async fn append_log(&self, lease: &Lease, chunk: Chunk<'_>) -> Result<Appended, LogFault> {
+    /// Stores a piece, and counts it for the run: the one that carries it over a budget ends the run.
+    pub async fn append_log(&self, lease: &Lease, chunk: Chunk<'_>, now: Moment) -> Result<Stored, LogFault> {
         if !(1..=MOST_CHUNK).contains(&chunk.bytes.len()) {
             return Err(LogFault::Size);
         }
         let mut tx = self.engine.write().await?;
+        let mut run = HeldRun::of_job(&mut tx, &lease.job).await?.ok_or(LogFault::Stale)?;
         let sql = tx.dialect().hold_lease();
         let held = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?;
-        held.ok_or(LogFault::Stale)?;
+        let cancel = held.ok_or(LogFault::Stale)?.int("cancel")? != 0;
         let head = head(&mut tx, lease, chunk.stream).await?;
         if chunk.sequence < head.next_sequence {
-            return compare(tx, lease, chunk, head).await;
+            return compare(tx, lease, chunk, head).await.map(|next| Stored { next, cancel });
         }
         if (chunk.sequence, chunk.offset) != (head.next_sequence, head.next_offset) {
             return Err(LogFault::Gap(head));
         }
         let next = head.after(chunk)?;
+        let size = next.next_offset.saturating_sub(head.next_offset);
+        let taken = budget::take_output(&mut tx, &run.id, budget_of(chunk.stream), size).await?;
+        if let Taken::NoRoom(crossed) = taken {
+            budget::cross(&mut tx, &mut run, crossed, now).await?;
+            tx.commit().await?;
+            return Err(LogFault::BudgetSpent);
+        }
         if !insert(&mut tx, lease, chunk).await? {
-            return compare(tx, lease, chunk, head).await;
+            return compare(tx, lease, chunk, head).await.map(|next| Stored { next, cancel });
+        }
+        if let Taken::Crossed(crossed) = taken {
+            budget::cross(&mut tx, &mut run, crossed, now).await?;
         }
         tx.commit().await?;
-        Ok(next)
+        Ok(Stored { next, cancel: cancel || run.cancel.is_some() })
     }
 
     /// What the worker's last lease on a job wrote, from piece `from` on.

@@ -10,6 +10,7 @@
 //!   waits for one. That order is what keeps Postgres free of deadlocks.
 //! - Text that came from outside reaches a statement as a parameter; every statement is a literal.
 
+mod budget;
 mod bundle;
 mod claim;
 mod complete;
@@ -46,6 +47,7 @@ use pond_seal::vault::KeyRing;
 
 use engine::Engine;
 
+pub use budget::{Left, STRAGGLING_OUTPUT, Standing};
 pub use bundle::{BundleFault, NewBundle, Redeemed, SourceView};
 pub use claim::{ClaimFault, Offer};
 pub use complete::{Completed, Completion, Outcome};
@@ -58,10 +60,11 @@ pub use flow::RunState;
 pub use held::{Held, Work};
 pub use id::{BundleId, CredentialId, JobId, Moment, RunId, StageId, TokenId, WorkerId};
 pub use journal::{Action, Actor, AuditEntry, Event, Place};
-pub use lease::{Lease, LeaseFault, Renewed, Spent};
+pub use lease::{Lease, LeaseFault, Renewed, Spent, Wanted};
 pub use list::{Asked, JobView, Page, ResultView, RunSummary, RunView, StageView};
 pub use logs::{
-    Appended, Chunk, LogFault, LogPart, LogPiece, MOST_CHUNK, MOST_RESULT, MOST_STREAM, Stream, most_of,
+    Appended, Chunk, LogFault, LogPart, LogPiece, MOST_CHUNK, MOST_RESULT, MOST_STREAM, Stored, Stream,
+    most_of,
 };
 pub use migrate::MigrateFault;
 pub use project::{ProjectFault, ProjectView, Removed};

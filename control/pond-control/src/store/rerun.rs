@@ -7,6 +7,7 @@ use pond_policy::quorum::{Verdict, judge};
 use pond_policy::route::{Have, Need};
 use pond_policy::tags::Tag;
 use pond_policy::tier::Tier;
+use pond_policy::reason::{Cause, Reason};
 use pond_seal::Digest;
 use serde_json::json;
 
@@ -111,7 +112,8 @@ pub(super) async fn count(
                 stands(tx, &voter.job, Standing::Distrusted).await?;
                 distrust(tx, run, stage, voter, now).await?;
             }
-            Ok(Together::Split(format!("distrusted: {} workers ran it, and no {quorum} agree", voters.len())))
+            let sentence = format!("{} workers ran it, and no {quorum} agree", voters.len());
+            Ok(Together::Split(Reason::of(Cause::Distrusted, sentence).to_string()))
         }
     }
 }

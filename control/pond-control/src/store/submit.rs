@@ -12,6 +12,7 @@ use pond_seal::Digest;
 use serde_json::json;
 
 use super::Store;
+use super::budget;
 use super::engine::{Fault, Tx, args};
 use super::flow::{HeldRun, RunState};
 use super::id::{BundleId, Moment, RunId, StageId};
@@ -167,9 +168,24 @@ async fn insert_run(
     }
     let stages = i64::try_from(submission.run.stages.len()).unwrap_or(i64::MAX);
     let source = submission.source.map(BundleId::as_str);
+    let [wall, cost, output, artifacts, egress] = budget::beginning(&submission.run.budgets, now);
     tx.run(
-        "INSERT INTO run (id, project, state, open_stages, source, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
-        args![id, project.as_str(), RunState::Active.name(), stages, source, now],
+        "INSERT INTO run (id, project, state, open_stages, source, created_at, wall_until, cost_most, output_most,
+            artifact_most, egress_most)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        args![
+            id,
+            project.as_str(),
+            RunState::Active.name(),
+            stages,
+            source,
+            now,
+            wall,
+            cost,
+            output,
+            artifacts,
+            egress
+        ],
     )
     .await?;
     tx.run("INSERT INTO document (run_id, body) VALUES ($1, $2)", args![id, submission.document]).await?;
@@ -205,9 +221,19 @@ async fn insert_stages(
         let timeout = Moment(0).plus(stage.executor.timeout.duration());
         let tries = i64::from(submission.retries) + 1;
         tx.run(
-            "INSERT INTO stage (id, run_id, position, name, state, class_id, unmet, tries, timeout_ms, reason)
-             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, '')",
-            args![id, &run.id, position, stage.name.as_str(), *class, unmet, tries, timeout],
+            "INSERT INTO stage (id, run_id, position, name, state, class_id, unmet, tries, timeout_ms, reason, costs)
+             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, '', $9)",
+            args![
+                id,
+                &run.id,
+                position,
+                stage.name.as_str(),
+                *class,
+                unmet,
+                tries,
+                timeout,
+                i64::from(stage.executor.model.is_some())
+            ],
         )
         .await?;
     }

@@ -1,5 +1,6 @@
 //! Work that nobody may take: seen, explained, and ended after a while.
 
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::route::{Have, Need};
 use pond_policy::stage::{Event, State};
 
@@ -110,7 +111,8 @@ impl Store {
                 if waiting.job.as_ref().is_some_and(|only| *only != job) {
                     continue;
                 }
-                ended += u64::from(self.end_waiting(&job, &waiting.reason, now).await?);
+                let reason = Reason::of(Cause::NoWorker, waiting.reason.clone()).to_string();
+                ended += u64::from(self.end_waiting(&job, &reason, now).await?);
             }
         }
         Ok(ended)

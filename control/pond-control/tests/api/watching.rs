@@ -61,7 +61,9 @@ impl<'a> Job<'a> {
         let at = self.chain.at();
         let chain = self.chain.extend(bytes).head;
         let chunk = Chunk { stream: Stream::Stdout, sequence: at.seq, offset: at.offset, bytes, chain };
-        self.world.block_on(self.world.plane.store.append_log(&self.lease, chunk)).unwrap();
+        self.world
+            .block_on(self.world.plane.store.append_log(&self.lease, chunk, self.world.plane.now()))
+            .unwrap();
         self.world.plane.bell.ring();
     }
 
@@ -70,6 +72,7 @@ impl<'a> Job<'a> {
             lease: &self.lease,
             outcome: Outcome::Succeeded,
             reason: "",
+            spent: pond_control::store::Spent::default(),
             envelope: b"{\"signed\":1}",
         };
         let now = self.world.plane.now();

@@ -75,7 +75,7 @@ pub(crate) async fn a_job_is_handed_in_for_another_or_for_good(world: &mut World
     let again = worker.begun().await;
     assert_eq!((again.job.as_str(), again.lease_epoch), (offer.job.as_str(), offer.lease_epoch + 1));
     worker.decline(&again, refused()).await.unwrap();
-    let reason = "the worker could not run it: job_failed".to_owned();
+    let reason = "the worker could not run it: job_failed [worker_refused]".to_owned();
     assert_eq!(world.stage(&run).await, ("failed".to_owned(), reason));
     assert_eq!(worker.decline(&again, refused()).await, Err("lease_stale".to_owned()));
 }
@@ -108,5 +108,5 @@ pub(crate) async fn a_cancelled_job_is_told(world: &mut World) {
     assert!(matches!(&verdict, Verdict::Cancel { reason } if reason.as_str() == "cancelled"), "{verdict:?}");
     let envelope = finished(&mut worker, &offer).await;
     worker.complete(&offer, envelope).await.unwrap();
-    assert_eq!(world.stage(&run).await, ("cancelled".to_owned(), "the run was cancelled".to_owned()));
+    assert_eq!(world.stage(&run).await, ("cancelled".to_owned(), "enough".to_owned()));
 }

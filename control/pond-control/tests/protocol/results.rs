@@ -95,7 +95,7 @@ pub(crate) async fn output_out_of_place_is_told(world: &mut World) {
     let first = piece_of(&offer, orch::Stream::Stdout, &mut chain, b"one");
     let second = piece_of(&offer, orch::Stream::Stdout, &mut chain, b"two");
     let expected = |seq, offset| Ok(ChunkReply::Expected { version: Version, seq, offset });
-    let stored = || Ok(ChunkReply::Stored { version: Version, pause_milliseconds: 0 });
+    let stored = || Ok(ChunkReply::Stored { version: Version, pause_milliseconds: 0, cancel: false });
     assert_eq!(worker.chunk(&second).await, expected(0, 0));
     assert_eq!(worker.chunk(&first).await, stored());
     assert_eq!(worker.chunk(&first).await, stored(), "sent again");

@@ -32,7 +32,7 @@ pub(crate) async fn what_nobody_may_take_says_why_and_ends(world: &mut World) {
     let run = world.submit(&document("acme", "", "profile: untrusted-code-write, backend: gvisor")).await;
     let mut worker = world.worker().await;
     assert_eq!(worker.poll().await, Ok(None));
-    let why = "no worker offers sandbox.gvisor in pool:trusted".to_owned();
+    let why = "no worker offers sandbox.gvisor in pool:trusted [no_worker]".to_owned();
     assert_eq!(world.stage(&run).await, ("queued".to_owned(), why.clone()));
     let pace = Pace { unmatched: Duration::from_secs(60), ..Pace::default() };
     assert_eq!(tick(&world.plane, pace, Moment(0), later(30)).await.unwrap().unmatched, 0);
@@ -50,7 +50,7 @@ pub(crate) async fn a_stage_that_is_not_allowed_any_more_is_not_dispatched(world
     // Written to the store under other settings: nobody asked preflight.
     let unconfined = world.submit(&document("acme", "", "profile: none")).await;
     let confined = world.submit(&plain()).await;
-    let demanding = Settings { require_sandbox: true, min_backend: None };
+    let demanding = Settings { require_sandbox: true, ..Settings::default() };
     world.restart(demanding).await;
     let mut worker = world.worker().await;
     let offer = worker.poll().await.unwrap().unwrap();
@@ -63,7 +63,7 @@ pub(crate) async fn a_stage_that_is_not_allowed_any_more_is_not_dispatched(world
     // Demanded between offer and secret: nothing more is given out for it.
     worker.acknowledge(&offer).await.unwrap();
     let floor = pond_policy::backend::Backend::from_name("gvisor");
-    world.restart(Settings { require_sandbox: true, min_backend: floor }).await;
+    world.restart(Settings { require_sandbox: true, min_backend: floor, ..Settings::default() }).await;
     worker.at = world.at;
     assert_eq!(worker.seal(&offer, "claude").await.map(drop), Err("withheld".to_owned()));
 }

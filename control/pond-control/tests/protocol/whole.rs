@@ -114,7 +114,7 @@ pub(crate) async fn a_job_goes_all_the_way(world: &mut World) {
     Decrypting::new(ciphertext.as_slice(), &released, 1 << 20).unwrap().read_to_end(&mut plain).unwrap();
     assert_eq!(plain, b"the packed tree");
     let verdict = worker.heartbeat(&offer, 7).await.unwrap();
-    assert!(matches!(verdict, orch::Verdict::Continue { lease_seconds: 59..=60 }), "{verdict:?}");
+    assert!(matches!(verdict, orch::Verdict::Continue { lease_seconds: 59..=60, .. }), "{verdict:?}");
 
     let envelope = finished(&mut worker, &offer).await;
     worker.complete(&offer, envelope.clone()).await.unwrap();

@@ -160,7 +160,7 @@ impl World {
     /// State and reason of the stage.
     pub(crate) async fn stage(&self, run: &RunId) -> (String, String) {
         let view = self.plane.store.run(run).await.unwrap().unwrap();
-        (view.stages[0].state.to_string(), view.stages[0].reason.clone())
+        (view.stages[0].state.to_string(), view.stages[0].reason.to_string())
     }
 
     /// Every action in the audit log, in order.

@@ -1,6 +1,6 @@
 //! Results count once, from whoever holds the lease, and from nobody else.
 
-use pond_control::store::{Actor, Completed, Completion, Lease, Outcome};
+use pond_control::store::{Actor, Completed, Completion, Lease, Outcome, Spent};
 use pond_policy::stage::State;
 use pond_seal::Digest;
 
@@ -9,7 +9,8 @@ use super::world::{START, World, at, document};
 const ACCEPTED: Completed = Completed::Accepted(State::Succeeded);
 
 async fn send(world: &World, lease: &Lease, envelope: &[u8]) -> Completed {
-    let completion = Completion { lease, outcome: Outcome::Succeeded, reason: "", envelope };
+    let completion =
+        Completion { lease, outcome: Outcome::Succeeded, reason: "", spent: Spent::default(), envelope };
     world.store.complete(completion, at(5)).await.unwrap()
 }
 
@@ -101,5 +102,5 @@ pub(crate) async fn a_result_of_a_cancelled_job_is_kept(world: &World) {
     world.started(&worker, at(10)).await;
     world.store.cancel(&run, "budget", &Actor::System, at(11)).await.unwrap();
     world.store.expire(at(100)).await.unwrap();
-    assert_eq!(world.told(&run).await, ["b cancelled the run was cancelled", "run cancelled"]);
+    assert_eq!(world.told(&run).await, ["b cancelled budget", "run cancelled"]);
 }

@@ -128,7 +128,7 @@ pub(crate) async fn nothing_works(world: &World, lease: &Lease) {
     assert!(matches!(store.refuse(lease, "no", at(62)).await, Err(LeaseFault::Stale)), "{lease:?}");
     let chain = Digest::of(b"any");
     let chunk = Chunk { stream: Stream::Stdout, sequence: 0, offset: 0, bytes: b"x", chain };
-    assert!(matches!(store.append_log(lease, chunk).await, Err(LogFault::Stale)), "{lease:?}");
+    assert!(matches!(store.append_log(lease, chunk, at(62)).await, Err(LogFault::Stale)), "{lease:?}");
     assert_eq!(world.complete(lease, Outcome::Succeeded, at(62)).await, Completed::Stale, "{lease:?}");
 }
 

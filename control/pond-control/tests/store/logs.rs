@@ -30,7 +30,7 @@ impl<'a> Sender<'a> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> Result<Appended, LogFault> {
-        self.next = self.world.store.append_log(self.lease, self.piece(bytes)).await?;
+        self.next = self.world.store.append_log(self.lease, self.piece(bytes), at(1)).await?.next;
         Ok(self.next)
     }
 }
@@ -57,11 +57,11 @@ pub(crate) async fn pieces_come_in_order_and_are_chained(world: &World) {
 
     let next = out.piece(b"three");
     for wrong in [Chunk { sequence: 3, ..next }, Chunk { offset: 9, ..next }, Chunk { offset: 7, ..next }] {
-        let gap = world.store.append_log(&lease, wrong).await;
+        let gap = world.store.append_log(&lease, wrong, at(1)).await;
         assert!(matches!(gap, Err(LogFault::Gap(expected)) if expected == second), "{wrong:?}");
     }
     let unchained = Chunk { chain: Digest::of(b"made up"), ..next };
-    assert!(matches!(world.store.append_log(&lease, unchained).await, Err(LogFault::Chain)));
+    assert!(matches!(world.store.append_log(&lease, unchained, at(1)).await, Err(LogFault::Chain)));
     out.send(b"three").await.unwrap();
 }
 
@@ -71,18 +71,18 @@ pub(crate) async fn a_piece_sent_again_is_the_same_or_refused(world: &World) {
     let first = out.piece(b"one");
     out.send(b"one").await.unwrap();
     let head = out.send(b"two").await.unwrap();
-    assert_eq!(world.store.append_log(&lease, first).await.unwrap(), head);
+    assert_eq!(world.store.append_log(&lease, first, at(1)).await.unwrap().next, head);
     for other in
         [Chunk { bytes: b"One", ..first }, Chunk { offset: 1, ..first }, Chunk { chain: head.chain, ..first }]
     {
-        assert!(matches!(world.store.append_log(&lease, other).await, Err(LogFault::Conflict)));
+        assert!(matches!(world.store.append_log(&lease, other, at(1)).await, Err(LogFault::Conflict)));
     }
     // Sent at once, by a client that gave up waiting.
     let next = out.piece(b"three");
-    let send = || world.store.append_log(&lease, next);
+    let send = || world.store.append_log(&lease, next, at(1));
     let answers = tokio::join!(send(), send(), send());
     let answers = [answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap()];
-    assert!(answers.iter().all(|answer| answer.next_offset >= 6), "{answers:?}");
+    assert!(answers.iter().all(|answer| answer.next.next_offset >= 6), "{answers:?}");
     assert_eq!(world.store.log(&lease.job, Stream::Stdout, 0, 10).await.unwrap().len(), 3);
 }
 

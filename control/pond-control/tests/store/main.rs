@@ -10,6 +10,7 @@
 )]
 
 mod audited;
+mod budgets;
 mod bundles;
 mod completing;
 mod crash;
@@ -18,6 +19,7 @@ mod journal;
 mod leasing;
 mod logs;
 mod migrating;
+mod money;
 mod projects;
 mod raw;
 mod rerunning;
@@ -97,6 +99,19 @@ conformance! {
         a_piece_sent_again_is_the_same_or_refused,
         caps_hold,
         the_log_of_a_lost_lease_does_not_mix_in,
+    ],
+    budgets: [
+        output_over_its_budget_ends_the_run_and_is_kept,
+        a_result_over_its_budget_is_not_kept,
+        egress_is_counted_over_all_stages,
+        the_wall_clock_ends_a_run_that_waits_or_works,
+        a_run_has_what_its_document_asked_for,
+    ],
+    money: [
+        parallel_stages_never_spend_more_than_there_is,
+        who_reports_less_costs_at_most_its_slice,
+        a_lease_that_lapsed_is_paid_for_in_full,
+        a_call_that_cannot_be_paid_ends_the_run,
     ],
     bundles: [a_token_is_for_one_lease, a_token_expires],
     enrolling: [a_token_makes_one_worker, grants_are_the_control_planes, a_revoked_worker_has_nothing],

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pond_control::store::{Action, Completed, Completion, Outcome, Place, Store, WorkerId};
+use pond_control::store::{Action, Completed, Completion, Outcome, Place, Spent, Store, WorkerId};
 
 use super::world::{START, World, at, document, submit};
 
@@ -21,8 +21,13 @@ async fn work(store: &Store, worker: &WorkerId, forgets: bool) -> usize {
                 continue;
             }
             store.acknowledge(&offer.lease, at(1)).await.unwrap();
-            let completion =
-                Completion { lease: &offer.lease, outcome: Outcome::Succeeded, reason: "", envelope: b"e" };
+            let completion = Completion {
+                lease: &offer.lease,
+                outcome: Outcome::Succeeded,
+                reason: "",
+                spent: Spent::default(),
+                envelope: b"e",
+            };
             let answers = tokio::join!(store.complete(completion, at(2)), store.complete(completion, at(2)));
             let answers = [answers.0.unwrap(), answers.1.unwrap()];
             accepted += answers.iter().filter(|answer| matches!(answer, Completed::Accepted(_))).count();

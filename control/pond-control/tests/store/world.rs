@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pond_control::store::{
     Actor, Completed, Completion, Grant, Lease, Moment, NewWorker, Offer, Outcome, Renewed, Rules, RunId,
-    RunView, Store, Submission, Submitted, WorkerId,
+    RunView, Spent, Store, Submission, Submitted, WorkerId,
 };
 use pond_policy::capability::Capability;
 use pond_policy::name::{Name, Project};
@@ -147,12 +147,16 @@ impl World {
     pub(crate) async fn started(&self, worker: &WorkerId, now: Moment) -> Offer {
         let offer = self.claim(worker, now).await;
         let renewed = self.store.acknowledge(&offer.lease, now).await.unwrap();
-        assert_eq!(renewed, Renewed { until: now.plus(Duration::from_secs(60)), cancel: false });
+        assert_eq!(
+            renewed,
+            Renewed { until: now.plus(Duration::from_secs(60)), cancel: false, lent_microcents: 0 }
+        );
         offer
     }
 
     pub(crate) async fn complete(&self, lease: &Lease, outcome: Outcome, now: Moment) -> Completed {
-        let completion = Completion { lease, outcome, reason: "as told", envelope: b"envelope" };
+        let completion =
+            Completion { lease, outcome, reason: "as told", spent: Spent::default(), envelope: b"envelope" };
         self.store.complete(completion, now).await.unwrap()
     }
 
@@ -169,7 +173,7 @@ impl World {
     pub(crate) async fn told(&self, id: &RunId) -> Vec<String> {
         let view = self.run(id).await;
         let stage = |stage: &pond_control::store::StageView| {
-            format!("{} {} {}", stage.name, stage.state, stage.reason).trim_end().to_owned()
+            format!("{} {} {}", stage.name, stage.state, stage.reason.sentence).trim_end().to_owned()
         };
         let stages = view.stages.iter().map(stage);
         stages.chain([format!("run {}", view.run.state.name())]).collect()

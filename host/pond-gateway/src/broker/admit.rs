@@ -14,6 +14,7 @@ use super::denied::{Denied, Dialect};
 use super::headers::to_upstream;
 use super::inspect::{Inspected, OutputLimit, inspect};
 use super::ledger::{Exhausted, Reservation};
+use super::lender::Short;
 use super::record::Record;
 use super::route::{Call, Route, route};
 use super::served::Served;
@@ -181,15 +182,20 @@ impl Broker {
         // A count knows nothing of what the provider's tools will add.
         let countable = bound >= WORTH_COUNTING && !served.provider_tools;
         let (reservation, limit) = match self.reserve(&inspected, &price, bound) {
-            Ok(reserved) => reserved,
-            Err(exhausted) if !countable || !self.pace.allows() => {
-                return Err(Denied::over_budget(exhausted));
+            Ok(reserved) if self.lender.is_none() => reserved,
+            // Less than the call could use: there may be more.
+            Ok((reservation, limit)) if limit < self.most_output(&inspected, &price) => {
+                reservation.settle(Microcents(0));
+                self.borrow(&inspected, &price, bound).await.map_err(Denied::over_budget)?
             }
-            Err(exhausted) => {
-                let counted = self.counted(&inspected, admitted).await;
-                let input =
-                    counted.filter(|input| *input < bound).ok_or_else(|| Denied::over_budget(exhausted))?;
-                self.reserve(&inspected, &price, input).map_err(Denied::over_budget)?
+            Ok(reserved) => reserved,
+            Err(_) => {
+                let counted = match countable && self.pace.allows() {
+                    true => self.counted(&inspected, admitted).await,
+                    false => None,
+                };
+                let input = counted.map_or(bound, |input| input.min(bound));
+                self.borrow(&inspected, &price, input).await.map_err(Denied::over_budget)?
             }
         };
         admitted.hides_usage = inspected.hides_usage;
@@ -211,6 +217,39 @@ impl Broker {
             estimated: false,
         });
         counted.tokens
+    }
+
+    /// The same, after asking for a higher ceiling where there may be one.
+    async fn borrow(
+        &self,
+        inspected: &Inspected,
+        price: &Price,
+        input: u64,
+    ) -> Result<(Reservation, u64), Exhausted> {
+        let Some(lender) = &self.lender else { return self.reserve(inspected, price, input) };
+        let turn = lender.turn().await;
+        let cost = |output: u64| price.most(input, output.saturating_mul(inspected.answers));
+        let most = self.most_output(inspected, price);
+        let least = match inspected.output {
+            OutputLimit::Given(_) | OutputLimit::Unlimited => most,
+            OutputLimit::Open(_) => LEAST_OUTPUT.min(most),
+        };
+        let standing = self.ledger.standing();
+        let taken = standing.spent.plus(standing.reserved);
+        if standing.free() < cost(most) {
+            lender.ask(Short { least: taken.plus(cost(least)), most: taken.plus(cost(most)) }).await;
+        }
+        let reserved = self.reserve(inspected, price, input);
+        drop(turn);
+        reserved
+    }
+
+    /// The longest answer the call may get.
+    fn most_output(&self, inspected: &Inspected, price: &Price) -> u64 {
+        match inspected.output {
+            OutputLimit::Given(most) => most.min(price.max_output),
+            OutputLimit::Unlimited | OutputLimit::Open(_) => price.max_output,
+        }
     }
 
     /// Sets aside the most the request can cost; where the client left the length open, as much of it as is affordable.

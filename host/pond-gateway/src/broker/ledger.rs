@@ -35,7 +35,7 @@ pub struct Reservation {
 }
 
 impl Standing {
-    fn free(&self) -> Microcents {
+    pub(super) fn free(&self) -> Microcents {
         self.ceiling.minus(self.spent).minus(self.reserved)
     }
 
@@ -60,6 +60,12 @@ impl Ledger {
 
     pub fn standing(&self) -> Standing {
         *self.lock()
+    }
+
+    /// A higher ceiling. A lower one would be below what is promised already, and changes nothing.
+    pub fn raise(&self, ceiling: Microcents) {
+        let mut standing = self.lock();
+        standing.ceiling = standing.ceiling.max(ceiling);
     }
 
     pub fn reserve(self: &Arc<Self>, amount: Microcents) -> Result<Reservation, Exhausted> {
@@ -171,6 +177,19 @@ mod tests {
         held.settle(Microcents(120));
         assert_eq!(figures(&ledger), (120, 0));
         assert_eq!(ledger.standing().free(), Microcents(0));
+    }
+
+    #[test]
+    fn a_ceiling_is_raised_and_never_lowered() {
+        let ledger = Ledger::new(Microcents(10));
+        let held = ledger.reserve(Microcents(10)).unwrap();
+        ledger.raise(Microcents(5));
+        assert_eq!(ledger.standing().ceiling, Microcents(10));
+        ledger.reserve(Microcents(1)).unwrap_err();
+        ledger.raise(Microcents(11));
+        ledger.reserve(Microcents(1)).unwrap().settle(Microcents(1));
+        held.settle(Microcents(10));
+        assert_eq!(figures(&ledger), (11, 0));
     }
 
     /// A thousand callers on real threads, each paying up to what it reserved, for a hundred seeds.

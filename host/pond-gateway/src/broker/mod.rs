@@ -14,6 +14,7 @@ mod inspect;
 mod json;
 mod key;
 mod ledger;
+mod lender;
 mod media;
 pub mod meter;
 mod pace;
@@ -36,12 +37,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub use inspect::{InspectFault, Inspected, LimitField, OlderLimit, OutputLimit, inspect};
 pub use key::{Key, KeyFault};
 pub use ledger::{Exhausted, Ledger, Reservation, Standing};
+pub use lender::{Ask, Short};
 pub use record::{Outcome, Record, Report};
 pub use route::{Call, Route, RouteFault, route};
 pub use served::ModelFault;
 pub use upstream::{Connect, DialFault, Dialing, Target};
 
 use crate::http::Framing;
+use lender::Lender;
 use pace::Pace;
 use served::Served;
 
@@ -72,6 +75,8 @@ pub enum BrokerFault {
 pub struct Broker {
     models: Vec<Served>,
     ledger: Arc<Ledger>,
+    /// Where the ceiling may be raised.
+    lender: Option<Lender>,
     pace: Pace,
     body_bytes: u64,
     seats: Semaphore,
@@ -117,12 +122,28 @@ impl Broker {
         Ok(Self {
             models,
             ledger: Ledger::new(Microcents(order.ceiling_microcents)),
+            lender: None,
             pace: Pace::default(),
             body_bytes: order.body_bytes,
             seats: Semaphore::new(SEATS),
             room: Semaphore::new(usize::try_from(ROOM_KIB).unwrap_or(Semaphore::MAX_PERMITS)),
             report,
         })
+    }
+
+    /// The same, under a ceiling that is a part of a larger one.
+    #[must_use]
+    pub fn lent_by(mut self, ask: Ask) -> Self {
+        self.lender = Some(Lender::new(ask));
+        self
+    }
+
+    /// The answer to whoever asked for more, or more without being asked.
+    pub fn raise(&self, ceiling: Microcents) {
+        self.ledger.raise(ceiling);
+        if let Some(lender) = &self.lender {
+            lender.answer();
+        }
     }
 
     /// What has been spent, what is set aside and what the ceiling is.

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
+
+use pond_wire::orch::Wanted;
 
 use super::hold::Course;
 use super::process::Process;
@@ -44,6 +46,8 @@ pub(super) struct Working {
 pub(super) struct Output {
     pub(super) stdout: Receiver,
     pub(super) stderr: Receiver,
+    /// Where more money is announced.
+    pub(super) lent: Sender,
 }
 
 /// What the job has cost until now.
@@ -51,6 +55,8 @@ pub(super) struct Output {
 pub(super) struct Spent {
     pub(super) cost_microcents: u64,
     pub(super) egress_bytes: u64,
+    /// A call waits for this.
+    pub(super) wanted: Option<Wanted>,
 }
 
 /// A process that has no order yet.
@@ -114,14 +120,17 @@ impl Waiting {
         let Self { process, socket } = self;
         let (stdout, stdout_end) = pipe().map_err(ChildFault::Start)?;
         let (stderr, stderr_end) = pipe().map_err(ChildFault::Start)?;
+        let (lent_end, lent) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|errno| ChildFault::Start(errno.into()))?;
+        let lent = Sender::from_owned_fd(lent).map_err(ChildFault::Start)?;
         let sent = tokio::task::spawn_blocking(move || {
-            let ends = [stdout_end.as_fd(), stderr_end.as_fd()];
+            let ends = [stdout_end.as_fd(), stderr_end.as_fd(), lent_end.as_fd()];
             order::send(&socket, &order, &secrets, ends).map(|()| socket)
         });
         let socket = sent.await.map_err(io::Error::other).flatten().map_err(ChildFault::Order)?;
         socket.set_nonblocking(true).map_err(ChildFault::Listen)?;
         let socket = UnixStream::from_std(socket).map_err(ChildFault::Listen)?;
-        Ok((Working { process, socket }, Output { stdout, stderr }))
+        Ok((Working { process, socket }, Output { stdout, stderr, lent }))
     }
 }
 
@@ -178,7 +187,11 @@ async fn answers(
         }
         match serde_json::from_slice(&line).map_err(|fault| ChildFault::Listen(fault.into()))? {
             JobAnswer::Spent { cost_microcents, egress_bytes } => {
-                spent.send_replace(Spent { cost_microcents, egress_bytes });
+                spent.send_modify(|spent| *spent = Spent { cost_microcents, egress_bytes, ..*spent });
+            }
+            JobAnswer::Short { least_microcents, most_microcents } => {
+                let wanted = Wanted { least_microcents, most_microcents };
+                spent.send_modify(|spent| spent.wanted = Some(wanted));
             }
             answer @ (JobAnswer::Ended { .. } | JobAnswer::Failed { .. }) => return Ok(answer),
         }

@@ -10,7 +10,9 @@ use pond_wire::orch::{
     self, Blob, Chunk, ChunkReply, Hash, Lease, MOST_CHUNK_BYTES, NotAValue, Route, Version,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Notify;
 
+use super::hold::Held;
 use super::pace::Pace;
 use super::session::{CallFault, Session};
 
@@ -32,6 +34,8 @@ pub enum ChunkFault {
 /// One stream.
 pub(super) struct Outgoing<'s> {
     session: &'s Session,
+    /// Rung when the control plane lets it be known that the job is to end.
+    beat: &'s Notify,
     lease: Lease,
     stream: orch::Stream,
     chain: Chain,
@@ -39,9 +43,20 @@ pub(super) struct Outgoing<'s> {
 }
 
 impl<'s> Outgoing<'s> {
-    pub(super) fn new(session: &'s Session, lease: &Lease, stream: orch::Stream) -> Self {
+    pub(super) fn new(held: &'s Held<'_>, stream: orch::Stream) -> Self {
+        let lease = held.lease.clone();
         let chain = Chain::begin(lease.job.as_str(), lease.epoch, of(stream));
-        Self { session, lease: lease.clone(), stream, chain, is_full: false }
+        Self { session: &held.daemon.session, beat: &held.beat, lease, stream, chain, is_full: false }
+    }
+
+    /// Bytes that were taken.
+    pub(super) fn sent(&self) -> u64 {
+        self.chain.at().offset
+    }
+
+    /// Whether something was not taken any more.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Sends everything there is to read, and counts it.
@@ -80,8 +95,11 @@ impl<'s> Outgoing<'s> {
         let mut pace = Pace::default();
         loop {
             match self.session.call(Route::Chunks, &chunk).await {
-                Ok(ChunkReply::Stored { pause_milliseconds, .. }) => {
+                Ok(ChunkReply::Stored { pause_milliseconds, cancel, .. }) => {
                     self.chain.extend(bytes);
+                    if cancel {
+                        self.beat.notify_one();
+                    }
                     let pause = Duration::from_millis(pause_milliseconds.into()).min(LONGEST_PAUSE);
                     tokio::time::sleep(pause).await;
                     return Ok(());
@@ -99,6 +117,7 @@ impl<'s> Outgoing<'s> {
                 Ok(ChunkReply::Expected { .. }) => pace.wait().await,
                 Ok(ChunkReply::Full { .. }) => {
                     self.is_full = true;
+                    self.beat.notify_one();
                     return Ok(());
                 }
                 Err(fault) if fault.may_pass() => pace.wait().await,

@@ -7,12 +7,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pond_policy::run::Budget;
 use pond_seal::offer::Offer;
 use pond_wire::orch::{
     Acknowledge, AcknowledgeReply, Code, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Id,
-    Lease, NotAValue, Route, Verdict, Version,
+    Lease, NotAValue, Route, Verdict, Version, Wanted,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::child::{ChildFault, Spent};
@@ -67,6 +68,8 @@ pub enum JobFault {
     Failed { code: String, message: String },
     #[error("reading the job's result")]
     Result(#[source] std::io::Error),
+    #[error("the result has {has} bytes; {most} are left of what the run may keep")]
+    TooMuch { has: u64, most: u64 },
     #[error("the result was not accepted")]
     Complete(#[source] CallFault),
     #[error("a value that no body can hold")]
@@ -81,6 +84,21 @@ pub(super) struct Held<'a> {
     pub(super) lease: Lease,
     pub(super) spent: watch::Sender<Spent>,
     pub(super) output_bytes: AtomicU64,
+    /// Something is to be said before the next heartbeat is due.
+    pub(super) beat: Notify,
+    /// What the job may cost in all, each time that is said.
+    pub(super) lent: watch::Sender<u64>,
+}
+
+impl Held<'_> {
+    /// Whoever asked for more gets to know what there is.
+    fn answered(&self, asked: Option<Wanted>, lent_microcents: u64) {
+        if asked.is_none() {
+            return;
+        }
+        self.spent.send_modify(|spent| spent.wanted = spent.wanted.filter(|wanted| Some(*wanted) != asked));
+        self.lent.send_replace(lent_microcents);
+    }
 }
 
 /// What ends the holding of a job.
@@ -102,7 +120,8 @@ pub(super) async fn hold(
     let until = acknowledge(&daemon.session, &lease, offer).await?;
     let (course, courses) = watch::channel(Course::Go);
     let spent = watch::Sender::default();
-    let held = Held { daemon, offer, meant, lease, spent, output_bytes: AtomicU64::new(0) };
+    let (beat, lent) = (Notify::new(), watch::Sender::default());
+    let held = Held { daemon, offer, meant, lease, spent, output_bytes: AtomicU64::new(0), beat, lent };
     let working = work(&held, desk, courses);
     let keeping = keep(&held, until, &course);
     tokio::pin!(working, keeping);
@@ -155,6 +174,7 @@ impl JobFault {
             Self::Source(_) => "source_failed",
             Self::Withheld { .. } | Self::Release(..) | Self::Seal(_) => "credential_withheld",
             Self::Failed { code, .. } => code,
+            Self::TooMuch { .. } => Budget::Artifacts.code(),
             Self::Acknowledge(_)
             | Self::Lost
             | Self::Place(_)
@@ -193,7 +213,12 @@ async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course
     let mut pace = Pace::default();
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        tokio::time::sleep(BEAT.min(left / 3)).await;
+        let mut asked = held.spent.subscribe();
+        tokio::select! {
+            () = tokio::time::sleep(BEAT.min(left / 3)) => {}
+            () = held.beat.notified() => {}
+            _ = asked.wait_for(|spent| spent.wanted.is_some()) => {}
+        }
         let sent = Instant::now();
         let spent = *held.spent.borrow();
         let beat = Heartbeat {
@@ -202,11 +227,15 @@ async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course
             cost_microcents: spent.cost_microcents,
             egress_bytes: spent.egress_bytes,
             output_bytes: held.output_bytes.load(Ordering::Relaxed),
+            wanted: spent.wanted,
         };
         let call = held.daemon.session.call::<HeartbeatReply>(Route::Heartbeat, &beat);
         match timeout_at(until, call).await {
-            Ok(Ok(HeartbeatReply { verdict: Verdict::Continue { lease_seconds }, .. })) => {
+            Ok(Ok(HeartbeatReply {
+                verdict: Verdict::Continue { lease_seconds, lent_microcents }, ..
+            })) => {
                 until = sent + holds(lease_seconds);
+                held.answered(spent.wanted, lent_microcents);
                 pace = Pace::default();
             }
             Ok(Ok(HeartbeatReply { verdict: Verdict::Cancel { reason }, .. })) => {
@@ -216,6 +245,7 @@ async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course
                         &[("job", &held.offer.job), ("reason", &reason.as_str())],
                     );
                 }
+                held.answered(spent.wanted, 0);
                 until = sent + holds(held.offer.lease_seconds);
             }
             Ok(Ok(HeartbeatReply { verdict: Verdict::Lost {}, .. })) => return,

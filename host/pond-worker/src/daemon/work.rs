@@ -8,6 +8,8 @@ use pond_seal::seal::{Release, Subject};
 use pond_wire::orch::{
     Blob, Complete, CompleteReply, Id, MOST_CHUNK_BYTES, Route, Seal, SealReply, Stream, Version,
 };
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::Sender;
 use tokio::sync::watch;
 
 use super::child;
@@ -54,6 +56,7 @@ async fn prepare(held: &Held<'_>, desk: &Desk) -> Result<(JobOrder, Vec<NamedSec
         policy: offer.policy,
         executor: offer.executor.clone(),
         deadline_seconds: offer.deadline_seconds,
+        allotted: offer.allotted,
         checkout: desk.source(),
         state: daemon.place.state(),
         key: daemon.place.signing_key(),
@@ -91,14 +94,20 @@ async fn run(
 ) -> Result<(), JobFault> {
     let waiting = held.daemon.spare.take(&held.daemon.executable)?;
     let (process, output) = waiting.begin(order, secrets).await?;
-    let mut stderr = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stderr);
-    let mut stdout = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stdout);
+    let mut stderr = Outgoing::new(held, Stream::Stderr);
+    let mut stdout = Outgoing::new(held, Stream::Stdout);
     let attended = async { Ok::<_, JobFault>(process.attend(courses.clone(), &held.spent).await?) };
-    let (answer, (), ()) = tokio::try_join!(
-        attended,
-        async { Ok(stdout.forward(output.stdout, &held.output_bytes).await?) },
-        async { Ok(stderr.forward(output.stderr, &held.output_bytes).await?) },
-    )?;
+    let working = async {
+        tokio::try_join!(
+            attended,
+            async { Ok(stdout.forward(output.stdout, &held.output_bytes).await?) },
+            async { Ok(stderr.forward(output.stderr, &held.output_bytes).await?) },
+        )
+    };
+    let (answer, (), ()) = tokio::select! {
+        worked = working => worked?,
+        never = announce(held.lent.subscribe(), output.lent) => match never {},
+    };
     match answer {
         JobAnswer::Ended { run } => {
             let unnamed = || JobFault::Result(std::io::ErrorKind::InvalidData.into());
@@ -115,8 +124,19 @@ async fn run(
             stderr.send(reason(&fault).as_bytes()).await?;
             Err(fault)
         }
-        JobAnswer::Spent { .. } => Err(JobFault::Child(child::ChildFault::Silent)),
+        JobAnswer::Spent { .. } | JobAnswer::Short { .. } => Err(JobFault::Child(child::ChildFault::Silent)),
     }
+}
+
+/// Tells the job's process what it may cost, as often as that is said. One that does not listen needs to know nothing.
+async fn announce(mut lent: watch::Receiver<u64>, mut to: Sender) -> std::convert::Infallible {
+    while lent.changed().await.is_ok() {
+        let microcents = *lent.borrow_and_update();
+        if to.write_all(&microcents.to_be_bytes()).await.is_err() {
+            break;
+        }
+    }
+    std::future::pending().await
 }
 
 /// A run's directory; it goes with this value, told or not.
@@ -133,7 +153,9 @@ async fn tell(held: &Held<'_>, run: &Run) -> Result<(), JobFault> {
     let session = &held.daemon.session;
     let result =
         File::open(run.0.join(pond_seal::result::Stream::Result.file())).map_err(JobFault::Result)?;
-    let mut outgoing = Outgoing::new(session, &held.lease, Stream::Result);
+    let has = result.metadata().map_err(JobFault::Result)?.len();
+    let most = held.offer.allotted.artifact_bytes;
+    let mut outgoing = Outgoing::new(held, Stream::Result);
     loop {
         let mut piece = Vec::new();
         let read = (&result).take(MOST_CHUNK_BYTES as u64).read_to_end(&mut piece);
@@ -141,6 +163,10 @@ async fn tell(held: &Held<'_>, run: &Run) -> Result<(), JobFault> {
             break;
         }
         outgoing.send(&piece).await?;
+        // What is too much for the run is not sent on; the control plane has seen that it is.
+        if outgoing.is_full() || outgoing.sent() > most {
+            return Err(JobFault::TooMuch { has, most });
+        }
     }
     let statement = std::fs::read(run.0.join(STATEMENT)).map_err(JobFault::Result)?;
     let body = Complete { version: Version, lease: held.lease.clone(), statement: Blob::new(statement)? };
@@ -156,7 +182,7 @@ async fn tell(held: &Held<'_>, run: &Run) -> Result<(), JobFault> {
 
 /// Why nothing ran, where whoever asked will look for it.
 async fn explain(held: &Held<'_>, fault: &JobFault) -> Result<(), ChunkFault> {
-    let mut stderr = Outgoing::new(&held.daemon.session, &held.lease, Stream::Stderr);
+    let mut stderr = Outgoing::new(held, Stream::Stderr);
     stderr.send(reason(fault).as_bytes()).await
 }
 

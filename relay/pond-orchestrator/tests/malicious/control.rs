@@ -9,7 +9,7 @@ use pond_seal::chain::{Accepted, Chain, ChainFault, Link};
 use pond_seal::enroll::IdentityKeys;
 use pond_seal::envelope::Envelope;
 use pond_seal::key::SigningKey;
-use pond_seal::offer::{Offer, SignedOffer, Source};
+use pond_seal::offer::{Allotted, Offer, SignedOffer, Source};
 use pond_seal::request::{Request, SeenNonces, SignedHead};
 use pond_seal::result::Stream;
 use pond_seal::seal::{Release, Subject};
@@ -88,6 +88,7 @@ impl Control {
             executor: "{}".to_owned(),
             credentials: vec!["model".to_owned()],
             source: Source::Empty {},
+            allotted: Allotted { cost_microcents: 0, output_bytes: 1, artifact_bytes: 1, egress_bytes: 1 },
         };
         let signed = SignedOffer::sign(&offer, &self.key).unwrap();
         row.offer = Some(offer);
@@ -119,7 +120,7 @@ impl Control {
                 {
                     row.kept.extend(body.bytes.as_bytes());
                 }
-                json(&orch::ChunkReply::Stored { version: Version, pause_milliseconds: 0 })
+                json(&orch::ChunkReply::Stored { version: Version, pause_milliseconds: 0, cancel: false })
             }
             Route::Complete => {
                 let body: orch::Complete = orch::decode(&sent.body).map_err(|fault| fault.code())?;

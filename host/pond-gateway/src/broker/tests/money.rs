@@ -255,3 +255,40 @@ async fn c132_a_count_that_does_not_come_is_given_up_and_told() {
     let late = Outcome::Failed("upstream_late");
     assert_eq!(told, [(Some(Call::Count), 504, late), (Some(Call::Messages), 403, refused)]);
 }
+
+#[tokio::test]
+async fn a_call_that_does_not_fit_what_was_lent_asks_before_it_is_refused() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let most = price.most(u64::try_from(BODY.len()).unwrap() + 2000, 1000);
+    let served = |_: &Seen| json_ok(&spent_report(10, 10));
+    let world = World::lent(order(Microcents(1)), Microcents::from_cents(100), served).await;
+    let answer = world.ask(0, "/v1/messages", BODY).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(world.broker.standing().ceiling, most, "what the call could cost, and no more");
+    // Whoever lends no more has said no.
+    let world = World::lent(order(Microcents(1)), Microcents(2), served).await;
+    let answer = world.ask(0, "/v1/messages", BODY).await;
+    assert!(answer.starts_with("HTTP/1.1 403 pond: the cost ceiling"), "{answer}");
+    assert_eq!((world.broker.standing().ceiling, world.seen().len()), (Microcents(2), 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parallel_calls_ask_in_turn_and_stay_below_what_was_lent() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let purse = Microcents(price.most(3000, 1000).0 * 10);
+    let served = |_: &Seen| json_ok(&spent_report(1000, 1000));
+    let world = Arc::new(World::lent(order(Microcents(1)), purse, served).await);
+    let asks: Vec<_> = (0..100)
+        .map(|_| {
+            let world = Arc::clone(&world);
+            tokio::spawn(async move { world.ask(0, "/v1/messages", BODY).await })
+        })
+        .collect();
+    for ask in asks {
+        let answer = ask.await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") || answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    }
+    let standing = world.broker.standing();
+    assert!(standing.spent <= purse && standing.ceiling <= purse, "{standing:?}");
+    assert!(world.seen().len() >= 10, "{}", world.seen().len());
+}

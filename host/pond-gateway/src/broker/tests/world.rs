@@ -116,6 +116,7 @@ pub(super) fn order(ceiling: Microcents) -> wire::Broker {
             local,
         ],
         ceiling_microcents: ceiling.0,
+        lent: false,
         body_bytes: 1 << 20,
     }
 }
@@ -147,6 +148,23 @@ impl World {
         let report = Arc::new(move |record: &Record| told.lock().unwrap().push(record.clone()));
         let broker = Arc::new(Broker::new(&order, keys.collect(), &connect, report).unwrap());
         Self { broker, seen, records, hung_up, sent }
+    }
+
+    /// The same, under a ceiling that is raised for whoever asks, as far as the purse goes.
+    pub(super) async fn lent(
+        order: wire::Broker,
+        purse: Microcents,
+        script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let mut world = Self::with(order, script).await;
+        let broker = Arc::into_inner(world.broker).unwrap();
+        world.broker = Arc::new_cyclic(|weak: &std::sync::Weak<Broker>| {
+            let weak = weak.clone();
+            broker.lent_by(Arc::new(move |short| {
+                weak.upgrade().unwrap().raise(short.most.min(purse));
+            }))
+        });
+        world
     }
 
     /// A client's end of a new connection.
