@@ -251,10 +251,7 @@ impl Worker {
         for piece in bytes.chunks(100) {
             let chunk = piece_of(offer, stream, &mut chain, piece);
             let reply = self.chunk(&chunk).await.unwrap();
-            assert_eq!(
-                reply,
-                orch::ChunkReply::Stored { version: Version, pause_milliseconds: 0, cancel: false }
-            );
+            assert!(matches!(reply, orch::ChunkReply::Stored { .. }), "{reply:?}");
         }
         let (sha256, length) = (Digest::of(bytes), u64::try_from(bytes.len()).unwrap());
         result::Log { stream: signed, sha256, bytes: length, truncated: false }
