@@ -17,7 +17,7 @@ use super::call::{Call, created, millis, ok};
 use super::problem::Refused;
 use crate::store::{
     Asked, BundleId, Idempotency, Outcome, ResultView, RunId, RunState, RunSummary, RunView, StageView,
-    Standing, Submission, SubmitFault, Submitted,
+    Standing, Submission, SubmitFault, Submitted, Tally,
 };
 
 const MOST_RETRIES: u32 = 10;
@@ -260,8 +260,8 @@ fn stage_view(stage: StageView, results: &[ResultView]) -> api::StageView {
     }
 }
 
-fn budget_view(standing: Standing) -> api::BudgetView {
-    let Standing { budget, limit, used, set_aside } = standing;
+fn budget_view(tally: Tally) -> api::BudgetView {
+    let Tally { budget, limit, used, set_aside } = tally;
     let (name, unit) = (budget.name().to_owned(), budget.unit().to_owned());
     api::BudgetView { budget: name, unit, limit, used, set_aside }
 }

@@ -39,7 +39,7 @@ pub struct Left {
 
 /// One budget of a run, in its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Tally {
     pub budget: Budget,
     pub limit: u64,
     pub used: u64,
@@ -130,7 +130,7 @@ impl Store {
     }
 
     /// Where a run stands with each of its budgets; nothing for a run there is not.
-    pub async fn standing(&self, run: &RunId, now: Moment) -> Result<Vec<Standing>, Fault> {
+    pub async fn standing(&self, run: &RunId, now: Moment) -> Result<Vec<Tally>, Fault> {
         let mut tx = self.engine.read().await?;
         let sql = "SELECT created_at, ended_at, wall_until FROM run WHERE id = $1";
         let Some(row) = tx.row(sql, args![run]).await? else { return Ok(Vec::new()) };
@@ -139,15 +139,15 @@ impl Store {
         let wall = (row.int("wall_until")?, row.maybe_int("ended_at")?.unwrap_or(now.0));
         let figures = Figures::of(&mut tx, run).await?;
         let bytes =
-            |budget, bytes: Bytes| Standing { budget, limit: bytes.most, used: bytes.used, set_aside: 0 };
+            |budget, bytes: Bytes| Tally { budget, limit: bytes.most, used: bytes.used, set_aside: 0 };
         let cents = |microcents: u64| microcents.div_ceil(MICROCENTS);
-        let time = Standing {
+        let time = Tally {
             budget: Budget::WallClock,
             limit: seconds(wall.0),
             used: seconds(wall.1),
             set_aside: 0,
         };
-        let cost = Standing {
+        let cost = Tally {
             budget: Budget::Cost,
             limit: figures.cost_most / MICROCENTS,
             used: cents(figures.cost_spent),

@@ -133,7 +133,8 @@ impl Store {
             return Err(LeaseFault::Stale);
         }
         tx.commit().await?;
-        self.lapse(&lease.job, now).await?;
+        // It spoke for itself, so there is no outage to make allowance for.
+        self.lapse(&lease.job, Moment(0), now).await?;
         Ok(self.judge(&lease.worker, now).await?)
     }
 

@@ -47,7 +47,7 @@ use pond_seal::vault::KeyRing;
 
 use engine::Engine;
 
-pub use budget::{Left, STRAGGLING_OUTPUT, Standing};
+pub use budget::{Left, STRAGGLING_OUTPUT, Tally};
 pub use bundle::{BundleFault, NewBundle, Redeemed, SourceView};
 pub use claim::{ClaimFault, Offer};
 pub use complete::{Completed, Completion, Outcome};

@@ -1,7 +1,7 @@
 //! A worker that is enrolled, holds the lease, and lies. Every lie has a code of its own, and none is accepted.
 
 use base64ct::{Base64, Encoding};
-use pond_control::store::{Actor, WorkerId};
+use pond_control::store::{Actor, Moment, WorkerId};
 use pond_control::ticker::{Pace, tick};
 use pond_seal::Digest;
 use pond_seal::enroll::Identity;
@@ -120,7 +120,7 @@ pub(crate) async fn a_result_is_nobody_else_s_and_not_for_later(world: &mut Worl
     let mut nobody = Worker { name: worker.name.clone(), ..nobody };
     assert_eq!(nobody.complete(&offer, envelope.clone()).await, Err("request_signature".to_owned()));
     // After its time, and after it was revoked.
-    tick(&world.plane, Pace::default(), later(61)).await.unwrap();
+    tick(&world.plane, Pace::default(), Moment(0), later(61)).await.unwrap();
     assert_eq!(worker.complete(&offer, envelope.clone()).await, Err("lease_stale".to_owned()));
     let id = WorkerId::parse(&worker.name).unwrap();
     world.plane.store.revoke(&id, &Actor::System, clock()).await.unwrap();

@@ -120,7 +120,8 @@ impl Play {
     async fn finish(&mut self, who: usize, offer: &Offer) {
         let worker = &mut self.workers[who];
         // Output under a lease that is over is refused, and then there is nothing to complete.
-        if worker.heartbeat(offer, 1).await != Ok(pond_wire::orch::Verdict::Continue { lease_seconds: 60 }) {
+        let goes_on = pond_wire::orch::Verdict::Continue { lease_seconds: 60, lent_microcents: 0 };
+        if worker.heartbeat(offer, 1).await != Ok(goes_on) {
             return;
         }
         let envelope = finished(worker, offer).await;

@@ -18,7 +18,7 @@ const FAILED: Completed = Completed::Accepted(State::Failed);
 /// A result that is compared by `what`, of which two must be equal.
 async fn votes(world: &World, offer: &Offer, what: &str) -> Completed {
     let lease = &offer.lease;
-    let completion = Completion { lease, outcome: Outcome::Succeeded, reason: "", envelope: b"signed" };
+    let completion = Completion { lease, outcome: Outcome::Succeeded, reason: "", spent: Spent::default(), envelope: b"signed" };
     let ballot = Ballot { digest: Digest::of(what.as_bytes()), quorum: 2, differs: "a/path\nanother" };
     world.store.complete_among(completion, Some(ballot), at(5)).await.unwrap()
 }
@@ -100,7 +100,7 @@ pub(crate) async fn where_nobody_agrees_nobody_is_believed_or_blamed(world: &Wor
     assert!(standings(world, &offer).await.iter().all(|(_, standing)| *standing == Standing::Distrusted));
     assert_eq!(state(world, &worker).await, WorkerState::Active);
     let told = world.told(&run).await;
-    assert_eq!(told[0], "a failed distrusted: 3 workers ran it, and no 2 agree");
+    assert_eq!(told[0], "a failed 3 workers ran it, and no 2 agree [distrusted]");
     assert_eq!(told.last().unwrap(), "run failed");
 }
 
