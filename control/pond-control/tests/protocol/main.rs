@@ -13,8 +13,6 @@ mod disorder;
 mod hostile;
 mod joining;
 mod leases;
-#[path = "../store/raw.rs"]
-mod raw;
 mod relayed;
 mod results;
 mod routes;

@@ -18,7 +18,6 @@ mod leasing;
 mod logs;
 mod migrating;
 mod projects;
-mod raw;
 mod routing;
 mod secrets;
 mod server;
