@@ -114,3 +114,24 @@ fn pieces_whose_answers_get_lost_are_stored_once() {
     assert_eq!(stage.state, State::Succeeded, "{stage:?} {}", host.log());
     assert_eq!(control.stream(&stage, Stream::Stdout), b"one\ntwo\nthree\n");
 }
+
+/// A source whose answer got lost costs a try, not the stage.
+#[test]
+fn a_source_that_gets_lost_on_the_way_is_fetched_again() {
+    let control = Control::start(LEASE);
+    let project = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("greeting"), "hello\n").unwrap();
+    let source = control.source(project.path());
+    let host = Host::working(&control);
+    let lost = std::sync::atomic::AtomicBool::new(false);
+    control.between(move |path, bytes| {
+        let is_first =
+            path == "/orch/bundle/redeem" && !lost.swap(true, std::sync::atomic::Ordering::Relaxed);
+        (!is_first).then_some(bytes)
+    });
+    let run = control.submit(&shell("cat greeting"), Some(&source));
+    let stage = control.wait_for(&run, &[State::Succeeded, State::Failed, State::Refused], &|| host.log());
+    assert_eq!(stage.state, State::Succeeded, "{stage:?} {}", host.log());
+    assert_eq!((control.calls("/orch/bundle/redeem"), control.result(&stage).epoch), (2, 2));
+    assert_eq!(control.stream(&stage, Stream::Stdout), b"hello\n");
+}

@@ -119,9 +119,7 @@ fn namespace_flags(namespaces: Namespaces) -> u64 {
 /// What the parent hears when the child ends. Of a sibling the kernel takes that of this process.
 fn exit_signal(namespaces: Namespaces) -> u64 {
     match namespaces {
-        Namespaces::Inherit | Namespaces::User | Namespaces::Outer => {
-            u64::from(libc::SIGCHLD.unsigned_abs())
-        }
+        Namespaces::Inherit | Namespaces::User | Namespaces::Outer => u64::from(libc::SIGCHLD.unsigned_abs()),
         Namespaces::Inner => 0,
     }
 }

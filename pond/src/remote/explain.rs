@@ -157,6 +157,9 @@ fn of_cause(cause: Cause) -> &'static str {
         Cause::Poisoned => "look at the workers that were lost: the job may be what ends them",
         Cause::Withheld => "the operator demands more than when it was submitted; preflight it again",
         Cause::OfferTooLarge => "shorten the stage: its files and variables go with the offer",
+        Cause::Distrusted => {
+            "look at the paths in which its results differ (`pond show RUN`); a build that is not reproducible needs `compare: exit`"
+        }
         Cause::WorkerRefused => "look at the worker's log, and at `pond doctor` there",
     }
 }

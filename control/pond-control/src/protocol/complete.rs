@@ -61,7 +61,12 @@ pub(super) async fn complete(
 }
 
 fn rejected(reason: &Reason) -> Verified {
-    Verified { outcome: Outcome::Rejected, reason: reason.to_string(), compared: None, spent: Spent::default() }
+    Verified {
+        outcome: Outcome::Rejected,
+        reason: reason.to_string(),
+        compared: None,
+        spent: Spent::default(),
+    }
 }
 
 async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<CompleteReply, Problem> {

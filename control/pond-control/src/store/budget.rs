@@ -141,12 +141,8 @@ impl Store {
         let bytes =
             |budget, bytes: Bytes| Tally { budget, limit: bytes.most, used: bytes.used, set_aside: 0 };
         let cents = |microcents: u64| microcents.div_ceil(MICROCENTS);
-        let time = Tally {
-            budget: Budget::WallClock,
-            limit: seconds(wall.0),
-            used: seconds(wall.1),
-            set_aside: 0,
-        };
+        let time =
+            Tally { budget: Budget::WallClock, limit: seconds(wall.0), used: seconds(wall.1), set_aside: 0 };
         let cost = Tally {
             budget: Budget::Cost,
             limit: figures.cost_most / MICROCENTS,

@@ -116,9 +116,7 @@ impl Store {
                 let cancelled = run.cancel_reason().to_owned();
                 let reason = match &together {
                     Some(Together::Split(reason)) => reason,
-                    None | Some(Together::Agreed | Together::Again(_)) if job.cancel => {
-                        &cancelled
-                    }
+                    None | Some(Together::Agreed | Together::Again(_)) if job.cancel => &cancelled,
                     None | Some(Together::Agreed | Together::Again(_)) => completion.reason,
                 };
                 run.end(&mut tx, &job.stage, End { state, reason, actor: &actor, now }).await?;

@@ -4,10 +4,10 @@
 //! stage, to the trusted pool first; who is outvoted gets no more work until an operator looks at it.
 
 use pond_policy::quorum::{Verdict, judge};
+use pond_policy::reason::{Cause, Reason};
 use pond_policy::route::{Have, Need};
 use pond_policy::tags::Tag;
 use pond_policy::tier::Tier;
-use pond_policy::reason::{Cause, Reason};
 use pond_seal::Digest;
 use serde_json::json;
 

@@ -261,7 +261,13 @@ pub(crate) async fn forged_lines_of_the_feed_bring_nothing(world: &mut World) {
     relay.hear(Told::Worker { worker: id(&worker.name), tags: tags.clone(), capabilities });
     for job in ["job_00000000000000000000000000000000", "job_11111111111111111111111111111111"] {
         let capability = Some("sandbox.native".to_owned());
-        relay.hear(Told::Job { job: id(job), project: id("acme"), capability, tags: tags.clone(), avoid: Vec::new() });
+        relay.hear(Told::Job {
+            job: id(job),
+            project: id("acme"),
+            capability,
+            tags: tags.clone(),
+            avoid: Vec::new(),
+        });
         assert_eq!(worker.poll().await, Ok(None));
     }
     assert_eq!(world.stage(&run).await.0, "queued");

@@ -15,8 +15,6 @@ mod joining;
 mod leases;
 mod malicious;
 mod quorum;
-#[path = "../store/raw.rs"]
-mod raw;
 mod relayed;
 mod results;
 mod routes;

@@ -1,5 +1,8 @@
 //! A control plane that listens, with a project; and its workers' documents.
 
+#[path = "../store/raw.rs"]
+mod raw;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -171,7 +174,7 @@ impl World {
 
     /// A statement of somebody who has the database, and not pond.
     pub(crate) async fn raw(&self, sql: &'static str) {
-        super::raw::raw(&self.address, sql).await;
+        raw::raw(&self.address, sql).await;
     }
 }
 

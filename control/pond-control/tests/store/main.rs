@@ -21,7 +21,6 @@ mod logs;
 mod migrating;
 mod money;
 mod projects;
-mod raw;
 mod rerunning;
 mod routing;
 mod secrets;

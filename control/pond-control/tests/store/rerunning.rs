@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pond_control::store::{
-    Action, Actor, Ballot, Completed, Completion, Offer, Outcome, Place, Standing, WorkerId, WorkerState,
+    Action, Actor, Ballot, Completed, Completion, Offer, Outcome, Place, Spent, Standing, WorkerId, WorkerState,
 };
 use pond_policy::stage::State;
 use pond_policy::tier::Tier;
@@ -18,7 +18,13 @@ const FAILED: Completed = Completed::Accepted(State::Failed);
 /// A result that is compared by `what`, of which two must be equal.
 async fn votes(world: &World, offer: &Offer, what: &str) -> Completed {
     let lease = &offer.lease;
-    let completion = Completion { lease, outcome: Outcome::Succeeded, reason: "", spent: Spent::default(), envelope: b"signed" };
+    let completion = Completion {
+        lease,
+        outcome: Outcome::Succeeded,
+        reason: "",
+        spent: Spent::default(),
+        envelope: b"signed",
+    };
     let ballot = Ballot { digest: Digest::of(what.as_bytes()), quorum: 2, differs: "a/path\nanother" };
     world.store.complete_among(completion, Some(ballot), at(5)).await.unwrap()
 }

@@ -1,5 +1,8 @@
 //! A store with a project, and short words for what cases do again and again.
 
+#[path = "raw.rs"]
+mod raw;
+
 use std::time::Duration;
 
 use pond_control::store::{
@@ -166,7 +169,7 @@ impl World {
 
     /// A statement of somebody who has the database, and not pond.
     pub(crate) async fn raw(&self, sql: &'static str) {
-        super::raw::raw(&self.address, sql).await;
+        raw::raw(&self.address, sql).await;
     }
 
     /// `name state reason` of each stage, and the run's state.
