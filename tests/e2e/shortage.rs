@@ -57,8 +57,7 @@ fn a_disk_without_room() {
 /// The state lies on a file system of its own, with so many of its 100 megabytes taken. The job writes 20, has the kernel write them
 /// back, and ends when the others are gone.
 fn while_full(world: &World, filler: u32) -> Done {
-    let job =
-        "echo begun; head -c 20m /dev/zero > f; sync -f /home/pond 2> /dev/null; echo written; read go";
+    let job = "echo begun; head -c 20m /dev/zero > f; sync -f /home/pond 2> /dev/null; echo written; read go";
     let host = "for i in $(seq 900); do grep -qs written $1/s/runs/*/stdout.log && break; sleep 0.1; done; rm $1/s/filler; echo go";
     mounted(
         world,
