@@ -158,8 +158,7 @@ impl Attempt<'_> {
         let mut findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             self.request.begun.take();
-            let command = self.request.argv.first().map_or("", String::as_str);
-            bail!("{} {}", quote(command), verdict.sentence());
+            bail!("{} {}", quote(self.request.argv.first().map_or("", String::as_str)), verdict.sentence());
         }
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored: self.request.ignored, artifacts: declared };
