@@ -24,6 +24,7 @@ mod rules;
 mod scrub;
 mod serve;
 mod served;
+mod strict;
 mod upstream;
 
 use std::sync::Arc;
