@@ -127,7 +127,8 @@ fn model_of(operator: &Operator, meant: &Meant, secrets: &[NamedSecret]) -> anyh
     let key = secrets.iter().find(|(credential, _)| credential == name);
     let (_, key) = key.with_context(|| format!("no credential was released for model {name}"))?;
     let program = meant.argv.first().map_or("", String::as_str);
-    let wish = Wish { model: wished, max_cost_cents: MAX_COST_CENTS, program, key: Key::Released(key) };
+    let key = Key::Released(key);
+    let wish = Wish { model: wished, max_cost_cents: MAX_COST_CENTS, program, agent: None, key };
     model::choose(operator, &wish).map(Some)
 }
 

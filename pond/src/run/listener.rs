@@ -24,6 +24,8 @@ pub(super) struct Listener {
     pub(super) counter: Option<Counter>,
     /// The daemon that wants to know what the job has cost until now.
     pub(super) daemon: Option<UnixStream>,
+    /// What the models may cost, in micro-cents.
+    pub(super) ceiling_microcents: u64,
 }
 
 /// Who has something to say.
@@ -35,7 +37,8 @@ enum Speaker {
 impl Listener {
     /// Until the gateway has said its last word.
     pub(super) fn listen(mut self) -> anyhow::Result<Traffic> {
-        let mut traffic = Traffic::default();
+        let ceiling_microcents = self.ceiling_microcents;
+        let mut traffic = Traffic { ceiling_microcents, ..Traffic::default() };
         loop {
             if let (Speaker::Visitor, Some(counter)) = (self.next()?, &mut self.counter) {
                 counter.hear(&self.gateway, &mut self.record);
@@ -102,6 +105,7 @@ impl Listener {
             | Event::Closed(_)
             | Event::Model(_)
             | Event::Host(_)
+            | Event::ModelTotals(_)
             | Event::Summary(_) => {}
         }
     }

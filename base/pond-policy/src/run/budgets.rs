@@ -4,7 +4,7 @@
 use crate::duration::Timeout;
 use crate::limits::{ByteBudget, Count};
 use crate::refusal::{Code, Refusals};
-use crate::shape::{Field, Item, Kind, Need, Shape};
+use crate::shape::{Echo, Field, Item, Kind, Need, Shape};
 
 /// Money, in hundredths.
 pub type CostCents = Count<0, 100_000_000>;
@@ -25,6 +25,7 @@ pub(super) static SHAPE: Shape = Shape {
     doc: "What the whole run may spend.",
     fields: &[WALL_CLOCK, MAX_COST_CENTS, MAX_OUTPUT_BYTES, MAX_ARTIFACT_BYTES, MAX_EGRESS_BYTES],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 /// `None` leaves a budget to the operator.
