@@ -9,7 +9,7 @@ use pond_gateway::dns::{Received, receive};
 fuzz_target!(|packet: &[u8]| {
     let replies = match receive(packet) {
         Received::Drop => return,
-        Received::Answer(reply) => vec![reply],
+        Received::Answer(_, reply) => vec![reply],
         Received::Ask(question) => {
             let unknown = question.unknown();
             assert_eq!(unknown[6..8], [0, 0], "an answer about an unknown name");

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pond_policy::command::ALLOWED_COMMANDS;
+use pond_policy::profile::{Hardening, Network, Profile};
 use pond_policy::quote::quote;
 use serde::Serialize;
 
@@ -32,6 +33,32 @@ struct Explanation {
     run: Option<String>,
     verdict: Option<Verdict>,
     findings: Vec<Finding>,
+    /// What was closed to the run from the start, and what nobody counts.
+    notes: Vec<&'static str>,
+}
+
+const NO_NETWORK: &str = "its profile has no network: names do not resolve and nothing connects. \
+    --profile untrusted-code-write reaches a list of hosts (--allow-host adds to it)";
+const MODEL_ONLY: &str = "its profile reaches a model, where --model gives it one, and no other host: names do not resolve. \
+    --profile untrusted-code-write reaches a list of hosts (--allow-host adds to it)";
+const CALLS: &str = "not counted: system calls that the filter refuses, such as mount, unshare, ptrace and perf_event_open; \
+    the kernel tells only the job, which gets EPERM or ENOSYS. No flag allows them";
+const ROOM: &str = "not counted: a disk or /tmp that was full and had room again, or a /tmp at all; the job gets ENOSPC. \
+    --tmp makes /tmp larger";
+
+/// What a run of this profile was never going to get, and what no finding can say.
+fn notes(profile: &str) -> Vec<&'static str> {
+    let Some(posture) = Profile::parse(profile).map(Profile::posture) else { return Vec::new() };
+    let network = match posture.network {
+        Network::Sealed => Some(NO_NETWORK),
+        Network::BrokerOnly => Some(MODEL_ONLY),
+        Network::Open | Network::Allowlist | Network::Internet => None,
+    };
+    let uncounted: &[&str] = match posture.hardening {
+        Hardening::Full => &[CALLS, ROOM],
+        Hardening::Off => &[],
+    };
+    network.into_iter().chain(uncounted.iter().copied()).collect()
 }
 
 pub(crate) fn main(args: &ExplainArgs) -> ExitCode {
@@ -51,13 +78,20 @@ fn explain(run: Option<&str>) -> anyhow::Result<Explanation> {
         Some(name) => runs::named(&state, name)?,
         None => {
             if let Some(denied) = denied_last(&state)? {
-                return Ok(Explanation { run: None, verdict: None, findings: vec![finding(denied)] });
+                let (findings, notes) = (vec![finding(denied)], Vec::new());
+                return Ok(Explanation { run: None, verdict: None, findings, notes });
             }
             let here = std::env::current_dir().context("finding the current directory")?;
             runs::latest_of(&state, &here.to_string_lossy())?
         }
     };
-    Ok(Explanation { run: Some(info.run.into()), verdict: Some(info.verdict), findings: info.findings })
+    let notes = notes(&info.profile);
+    Ok(Explanation {
+        run: Some(info.run.into()),
+        verdict: Some(info.verdict),
+        findings: info.findings,
+        notes,
+    })
 }
 
 fn finding(denied: Denied) -> Finding {
@@ -87,6 +121,28 @@ impl Explanation {
             lines.push(format!("    rule      {}", finding.rule));
             lines.push(format!("    what now  {}", finding.advice));
         }
+        lines.extend(self.notes.iter().map(|note| format!("\n{note}")));
         lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What no finding can say is said.
+    use super::*;
+
+    #[test]
+    fn a_profile_without_a_network_says_so_and_what_would_have_one() {
+        assert_eq!(notes("untrusted-code-read"), [MODEL_ONLY, CALLS, ROOM]);
+        assert_eq!(notes("untrusted-code-test"), [NO_NETWORK, CALLS, ROOM]);
+        assert_eq!(notes("untrusted-code-write"), [CALLS, ROOM]);
+        assert_eq!(notes("none"), Vec::<&str>::new());
+        let run = Some("r".to_owned());
+        let notes = notes("untrusted-code-read");
+        let text = Explanation { run, verdict: Some(Verdict::TimedOut), findings: Vec::new(), notes }.text();
+        assert!(
+            text.contains("nothing was refused") && text.contains("EPERM") && text.contains("--model"),
+            "{text}"
+        );
     }
 }

@@ -20,6 +20,16 @@ pub struct Shape {
     pub fields: &'static [Field],
     /// The code of a field that is not in the table.
     pub unknown: Code,
+    pub echo: Echo,
+}
+
+/// What a fault repeats of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Echo {
+    /// The text that is at fault.
+    Given,
+    /// Nothing, unless it is nearly what should be there: a key may have been pasted in the wrong place.
+    Nothing,
 }
 
 #[derive(Debug)]
@@ -96,8 +106,12 @@ impl TextForm {
         text.len() <= self.most && (self.check)(text)
     }
 
-    fn refuse(&self, text: &str, path: &Path, refusals: &mut Refusals) {
-        refusals.refuse(self.code, path, format!("{}: expected {}", quote(text), self.rule));
+    fn refuse(&self, text: &str, echo: Echo, path: &Path, refusals: &mut Refusals) {
+        let message = match echo {
+            Echo::Given => format!("{}: expected {}", quote(text), self.rule),
+            Echo::Nothing => format!("expected {}", self.rule),
+        };
+        refusals.refuse(self.code, path, message);
     }
 }
 

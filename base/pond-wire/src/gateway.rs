@@ -7,8 +7,8 @@ pub mod broker;
 mod event;
 
 pub use event::{
-    Approval, Close, Command, Door, Doors, Event, HostTotals, Lookup, ModelCall, ModelOutcome, Refusal,
-    Refused, Totals, Tunnel,
+    Approval, Close, Command, Door, Doors, Event, HostTotals, Lookup, ModelCall, ModelOutcome, ModelTotals,
+    Refusal, Refused, Totals, Tunnel,
 };
 
 use std::net::SocketAddr;

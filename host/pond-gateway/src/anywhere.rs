@@ -76,7 +76,9 @@ async fn first_word(client: &mut Client, passage: &Passage) -> FirstWord {
         Ok(Some(true)) => match client.hello().await {
             Ok(name) if passage.destination().host == Host::Name(name.clone()) => FirstWord::Acceptable,
             Ok(name) => {
-                let hint = format!("the connection was made to another host than {name}");
+                let hint = format!(
+                    "the connection was made to another host than {name}; look {name} up and connect to that"
+                );
                 FirstWord::Refused(Denial::at_door(DenialCode::SniMismatch, &target, hint))
             }
             Err(fault) => fault.denial(&target).map_or(FirstWord::ClientLeft, FirstWord::Refused),

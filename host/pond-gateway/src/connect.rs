@@ -7,14 +7,17 @@ use pond_policy::egress::{Denial, DenialCode, Destination};
 
 use crate::http::{Repeated, RequestHead};
 
+/// What is repeated of a request that names no host.
+const NO_HOST: &str = "a request without a host";
+
 /// Where a request wants to go, if it is one we serve.
 pub fn destination(head: &RequestHead) -> Result<Destination, Denial> {
     let target = String::from_utf8_lossy(&head.target);
     if head.method != b"CONNECT" {
         return Err(not_connect(head, &target));
     }
-    let destination =
-        Destination::parse(&target).map_err(|fault| Denial::malformed(host_part(&target), fault))?;
+    let destination = Destination::parse(&target)
+        .map_err(|fault| Denial::malformed(named(host_part(&target), NO_HOST), fault))?;
     let malformed =
         |hint: &str| Denial::at_door(DenialCode::RequestMalformed, &destination.to_string(), hint);
     if head.headers.has("transfer-encoding")
@@ -39,9 +42,13 @@ fn names(host: &[u8], destination: &Destination) -> bool {
 fn not_connect(head: &RequestHead, target: &str) -> Denial {
     if head.method.eq_ignore_ascii_case(b"CONNECT") {
         let hint = "methods are written in capitals";
-        return Denial::at_door(DenialCode::MethodNotAllowed, host_part(target), hint);
+        return Denial::at_door(DenialCode::MethodNotAllowed, named(host_part(target), NO_HOST), hint);
     }
-    let host = host_part(target);
+    // Only an absolute target names a host; of any other nobody knows what it is.
+    let host = if target.contains("://") { host_part(target) } else { "" };
+    if host.is_empty() {
+        return in_clear_text(head, NO_HOST);
+    }
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     if name == "localhost" || name.starts_with("127.") || name == "[::1]" {
         return Denial::own_door(host);
@@ -52,16 +59,28 @@ fn not_connect(head: &RequestHead, target: &str) -> Denial {
 /// The refusal of a request that came where a TLS hello should have been; `otherwise` stands for the host it does not name.
 pub(crate) fn in_clear_text(head: &RequestHead, otherwise: &str) -> Denial {
     match head.headers.one("host") {
-        Ok(Some(host)) if !host.is_empty() => Denial::https_only(&String::from_utf8_lossy(host)),
-        Ok(_) | Err(Repeated) => Denial::https_only(otherwise),
+        Ok(Some(host)) => Denial::https_only(named(host_part(&String::from_utf8_lossy(host)), otherwise)),
+        Ok(None) | Err(Repeated) => Denial::https_only(otherwise),
     }
 }
 
-/// The host of a target in whichever form, without credentials, path or query: those are nobody's business.
+/// The host of a target in whichever form, without credentials, path or query: those are nobody's business. What follows a
+/// colon and is no port may be a password with a slash in it.
 fn host_part(target: &str) -> &str {
     let after_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);
     let authority = after_scheme.split(['/', '?', '#', '\\']).next().unwrap_or_default();
-    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+    let mut host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    while let Some((before, port)) = host.rsplit_once(':') {
+        if port.contains(']') || (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
+            break;
+        }
+        host = before;
+    }
+    host
+}
+
+fn named<'a>(host: &'a str, otherwise: &'a str) -> &'a str {
+    if host.is_empty() { otherwise } else { host }
 }
 
 #[cfg(test)]
@@ -107,6 +126,8 @@ mod tests {
             "/secret",
             "secret:secret@h.com:443",
             "h.com/secret:443",
+            "http://user:secret/secret@h.com",
+            "user:secret/secret@h.com:443",
         ] {
             for method in ["GET", "CONNECT", "connect"] {
                 let text = format!("{method} {target} HTTP/1.1\r\nCookie: secret\r\n\r\n");
@@ -115,5 +136,22 @@ mod tests {
                 assert!(!format!("{denial:?}").contains("secret"), "{method} {target}: {denial:?}");
             }
         }
+    }
+
+    #[test]
+    fn c24_a_target_that_is_no_url_is_not_repeated_and_a_host_header_without_its_credentials() {
+        for (request, shown) in [
+            ("POST secret HTTP/1.1\r\n", "\"a request without a host\""),
+            ("GET urn:secret HTTP/1.1\r\n", "\"a request without a host\""),
+            ("GET /secret HTTP/1.1\r\nHost: 10.0.0.1:3128\r\n", "\"10.0.0.1:3128\""),
+            ("GET /secret HTTP/1.1\r\nHost: user:secret@pypi.org\r\n", "\"pypi.org\""),
+            ("GET /secret HTTP/1.1\r\nHost: pypi.org:secret\r\n", "\"pypi.org\""),
+        ] {
+            let (head, _) = parse_head(format!("{request}\r\n").as_bytes()).unwrap().unwrap();
+            assert_eq!(destination(&head).unwrap_err().host(), shown, "{request}");
+        }
+        let text = "GET / HTTP/1.1\r\nHost: user:secret@pypi.org\r\n\r\n";
+        let (head, _) = parse_head(text.as_bytes()).unwrap().unwrap();
+        assert_eq!(in_clear_text(&head, "x:80").host(), "\"pypi.org\"");
     }
 }

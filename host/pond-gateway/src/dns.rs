@@ -7,13 +7,16 @@
 use std::net::Ipv4Addr;
 
 use pond_policy::egress::{HostName, NameFault};
+use thiserror::Error;
 
 use crate::bytes::Reader;
 
 /// What a client may cache; short, because rules may change while the job runs.
 const TTL_SECONDS: u32 = 5;
 const HEADER: usize = 12;
-const MAX_QUERY: usize = 512;
+/// Longest query without EDNS, and with it.
+const MAX_PLAIN: usize = 512;
+const MAX_EXTENDED: usize = 1232;
 const MAX_NAME: usize = 255;
 const UDP_PAYLOAD: u16 = 1232;
 
@@ -34,12 +37,14 @@ enum Code {
     NoSuchName,
     NotImplemented,
     Refused,
+    /// Its upper bits are in the EDNS record.
+    BadVersion,
 }
 
 impl Code {
     const fn bits(self) -> u16 {
         match self {
-            Self::NoError => 0,
+            Self::NoError | Self::BadVersion => 0,
             Self::Malformed => 1,
             Self::NoSuchName => 3,
             Self::NotImplemented => 4,
@@ -53,10 +58,37 @@ impl Code {
 pub enum Received<'a> {
     /// Not a query; an answer could start a loop.
     Drop,
-    /// A query that needs no verdict.
-    Answer(Vec<u8>),
+    /// A query that gets no verdict, why, and what it is told.
+    Answer(QueryFault, Vec<u8>),
     Ask(Question<'a>),
 }
+
+/// Why a query is not one about a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum QueryFault {
+    #[error("the query is not one well-formed question")]
+    Malformed,
+    #[error("the message is no query; nothing can be changed or transferred here")]
+    Opcode,
+    #[error("only questions of the class IN are answered")]
+    Class,
+    #[error("this version of EDNS is not spoken here; 0 is")]
+    Version,
+}
+
+impl QueryFault {
+    const fn answer(self) -> Code {
+        match self {
+            Self::Malformed => Code::Malformed,
+            Self::Opcode => Code::NotImplemented,
+            Self::Class => Code::Refused,
+            Self::Version => Code::BadVersion,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EdnsVersion(u8);
 
 /// A well-formed question about one name.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +98,7 @@ pub struct Question<'a> {
     /// The question section as it was sent, letter case included: some clients check that it comes back unchanged.
     section: &'a [u8],
     kind: u16,
-    edns: bool,
+    edns: Option<EdnsVersion>,
     name: Result<HostName, NameFault>,
 }
 
@@ -77,14 +109,19 @@ pub fn receive(packet: &[u8]) -> Received<'_> {
     if packet.len() < HEADER || flags & RESPONSE != 0 {
         return Received::Drop;
     }
-    let bare = |code| Received::Answer(message(id, flags, code, &[], &[], false));
+    let bare = |fault: QueryFault| {
+        Received::Answer(fault, message(id, flags, fault.answer(), &[], &[], fault == QueryFault::Version))
+    };
     if flags & OPCODE != 0 {
-        return bare(Code::NotImplemented);
+        return bare(QueryFault::Opcode);
     }
-    match question(reader, id, flags) {
-        Some((question, CLASS_IN)) if packet.len() <= MAX_QUERY => Received::Ask(question),
-        Some((_, CLASS_IN)) | None => bare(Code::Malformed),
-        Some(_) => bare(Code::Refused),
+    let Some((question, class)) = question(reader, id, flags) else { return bare(QueryFault::Malformed) };
+    let longest = if question.edns.is_some() { MAX_EXTENDED } else { MAX_PLAIN };
+    match question.edns {
+        _ if packet.len() > longest => bare(QueryFault::Malformed),
+        _ if class != CLASS_IN => bare(QueryFault::Class),
+        Some(EdnsVersion(1..)) => bare(QueryFault::Version),
+        Some(EdnsVersion(0)) | None => Received::Ask(question),
     }
 }
 
@@ -104,14 +141,14 @@ impl Question<'_> {
     }
 
     fn reply(&self, code: Code, answer: &[u8]) -> Vec<u8> {
-        message(self.id, self.flags, code, self.section, answer, self.edns)
+        message(self.id, self.flags, code, self.section, answer, self.edns.is_some())
     }
 }
 
 /// The one question of a query and its class.
 fn question(mut reader: Reader<'_>, id: u16, flags: u16) -> Option<(Question<'_>, u16)> {
     let counts = [reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?];
-    let edns = match counts {
+    let has_edns = match counts {
         [1, 0, 0, 0] => false,
         [1, 0, 0, 1] => true,
         _ => return None,
@@ -121,9 +158,7 @@ fn question(mut reader: Reader<'_>, id: u16, flags: u16) -> Option<(Question<'_>
     let kind = reader.u16()?;
     let class = reader.u16()?;
     let section = start.get(..start.len() - reader.rest().len())?;
-    if edns {
-        skip_edns(&mut reader)?;
-    }
+    let edns = if has_edns { Some(read_edns(&mut reader)?) } else { None };
     let name = HostName::parse(&name);
     reader.is_empty().then_some((Question { id, flags, section, kind, edns, name }, class))
 }
@@ -149,13 +184,15 @@ fn name(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     }
 }
 
-fn skip_edns(reader: &mut Reader<'_>) -> Option<()> {
+fn read_edns(reader: &mut Reader<'_>) -> Option<EdnsVersion> {
     let root = reader.u8()?;
     let kind = reader.u16()?;
     let _payload_size = reader.u16()?;
-    let _extended_flags = reader.take(4)?;
+    let _extended_code = reader.u8()?;
+    let version = EdnsVersion(reader.u8()?);
+    let _flags = reader.u16()?;
     let _options = reader.vec16()?;
-    (root == 0 && kind == TYPE_OPT).then_some(())
+    (root == 0 && kind == TYPE_OPT).then_some(version)
 }
 
 fn record(address: Ipv4Addr) -> Vec<u8> {
@@ -183,7 +220,8 @@ fn message(id: u16, asked: u16, code: Code, section: &[u8], answer: &[u8], edns:
         out.push(0);
         out.extend(TYPE_OPT.to_be_bytes());
         out.extend(UDP_PAYLOAD.to_be_bytes());
-        out.extend([0; 6]);
+        out.push(u8::from(code == Code::BadVersion));
+        out.extend([0; 5]);
     }
     out
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use pond_policy::egress::{
-    Denial, DenialCode, Destination, Host, HostName, Nat64Prefix, Permit, Pinned, Port, translated,
+    Denial, DenialCode, Destination, HostName, Nat64Prefix, Permit, Pinned, translated,
 };
 use pond_wire::gateway::{Door, doors};
 use std::net::{IpAddr, Ipv4Addr};
@@ -50,12 +50,10 @@ impl Gateway {
     /// and lead somewhere the job may go: its address will be all that says whom a connection is for.
     pub(crate) async fn inside_address(&self, name: &HostName) -> Result<Ipv4Addr, Denial> {
         let stance = self.stance();
-        stance.knows(name)?;
+        let permit = stance.knows(name)?;
         match &*stance {
             Stance::Listed(_) | Stance::Ended => Ok(doors::FRONT),
             Stance::Internet(_) => {
-                let https = Destination { host: Host::Name(name.clone()), port: Port::HTTPS };
-                let permit = stance.judge(&https)?;
                 if self.names.admit(&permit)? == Admitted::First {
                     let told = self.ledger.looked_up(name).await;
                     told.map_err(|gone| {

@@ -28,19 +28,19 @@ const TLS_1_3: u16 = 0x0304;
 /// Why a client's first bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum HelloFault {
-    #[error("the first bytes are not a TLS handshake; only HTTPS passes")]
+    #[error("the first bytes are not a TLS handshake; only HTTPS passes, no ssh and nothing in clear text")]
     NotTls,
-    #[error("the TLS hello is malformed")]
+    #[error("the TLS hello is malformed; try another client or version of it")]
     Malformed,
-    #[error("the TLS hello is larger than {MAX_HELLO} bytes")]
+    #[error("the TLS hello is larger than {MAX_HELLO} bytes; offer fewer ciphers, tickets or keys")]
     TooLarge,
-    #[error("the client offers nothing newer than TLS 1.1")]
+    #[error("the client offers nothing newer than TLS 1.1; let it use 1.2 or 1.3")]
     TooOld,
-    #[error("the TLS hello carries no server name")]
+    #[error("the TLS hello carries no server name; let the client send it (SNI), and connect to a name")]
     NoName,
-    #[error("the TLS hello names more than one server")]
+    #[error("the TLS hello names more than one server; let the client name one")]
     SeveralNames,
-    #[error("the server name in the TLS hello is not a host name")]
+    #[error("the server name in the TLS hello is not a host name; connect to one, not to an address")]
     BadName(#[source] NameFault),
 }
 

@@ -3,13 +3,14 @@
 //! Invariants: an allowed connection waits until its record has a place in the queue; refusals never wait, and a flood of
 //! them is counted instead of told, so neither the queue, the table nor the host's log grows with what a job asks for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pond_policy::egress::{Denial, HostName};
 use pond_wire::gateway::{
-    Approval, Door, Event, HostTotals, Lookup, ModelCall, ModelOutcome, Refusal, Refused, Totals, Tunnel,
+    Approval, Door, Event, HostTotals, Lookup, ModelCall, ModelOutcome, ModelTotals, Refusal, Refused,
+    Totals, Tunnel,
 };
 use tokio::sync::mpsc;
 
@@ -20,6 +21,8 @@ const REFILL: Duration = Duration::from_secs(1);
 /// what was allowed.
 pub(crate) const MAX_HOSTS: usize = 512;
 const MAX_REFUSED_HOSTS: usize = MAX_HOSTS / 2;
+/// Reasons that are told apart for one host; further ones count as the first of their code.
+const MAX_REASONS: usize = 8;
 
 /// The job's record book.
 #[derive(Debug, Clone)]
@@ -37,6 +40,8 @@ pub(crate) struct Gone;
 #[derive(Debug)]
 struct Book {
     hosts: HashMap<String, HostTotals>,
+    /// By the operator's name; the order holds a few.
+    models: BTreeMap<Option<String>, ModelTotals>,
     totals: Totals,
     untold_refusals: u64,
     tokens: u32,
@@ -47,6 +52,7 @@ impl Ledger {
     pub(crate) fn new(job: &str, queue: mpsc::Sender<Event>) -> Self {
         let book = Book {
             hosts: HashMap::new(),
+            models: BTreeMap::new(),
             totals: Totals::default(),
             untold_refusals: 0,
             tokens: BURST,
@@ -77,6 +83,7 @@ impl Ledger {
             target: denial.host().to_owned(),
             code: denial.code().name().to_owned(),
             rule: denial.rule().map(ToString::to_string),
+            address: denial.address(),
             hint: denial.hint().to_owned(),
         }
     }
@@ -102,6 +109,7 @@ impl Ledger {
     /// sums: a refusal among the refusals, a call that may be billed on its own.
     pub(crate) fn model(&self, call: ModelCall) {
         let mut book = self.book();
+        book.count_call(&call);
         book.totals.model_calls += 1;
         book.totals.spent_microcents = book.totals.spent_microcents.saturating_add(call.cost_microcents);
         match call.outcome {
@@ -140,12 +148,13 @@ impl Ledger {
         (refusals > 0).then_some(Event::Flood { refusals })
     }
 
-    /// The sum of the job: every host in alphabetical order, then the totals.
+    /// The sum of the job: every host in alphabetical order, every model, then the totals.
     pub(crate) fn summary(&self) -> Vec<Event> {
         let book = self.book();
         let mut hosts: Vec<HostTotals> = book.hosts.values().cloned().collect();
         hosts.sort_by(|one, other| one.target.cmp(&other.target));
-        hosts.into_iter().map(Event::Host).chain([Event::Summary(book.totals)]).collect()
+        let models = book.models.values().cloned().map(Event::ModelTotals);
+        hosts.into_iter().map(Event::Host).chain(models).chain([Event::Summary(book.totals)]).collect()
     }
 
     fn book(&self) -> std::sync::MutexGuard<'_, Book> {
@@ -181,15 +190,39 @@ impl Book {
 
     fn count_refusal(&mut self, denial: &Denial) {
         self.totals.refused += 1;
-        let code = denial.code().name();
+        let (code, hint) = (denial.code().name(), denial.hint());
         let Some(host) = self.host(denial.host(), MAX_REFUSED_HOSTS) else { return };
-        match host.refusals.iter_mut().find(|refusal| refusal.code == code) {
+        let is_full = host.refusals.len() >= MAX_REASONS;
+        let is_same = |refusal: &&mut Refusal| refusal.code == code && (is_full || refusal.hint == hint);
+        match host.refusals.iter_mut().find(is_same) {
             Some(refusal) => refusal.count += 1,
             None => host.refusals.push(Refusal {
                 code: code.to_owned(),
                 count: 1,
-                hint: denial.hint().to_owned(),
+                rule: denial.rule().map(ToString::to_string),
+                hint: hint.to_owned(),
             }),
+        }
+    }
+
+    fn count_call(&mut self, call: &ModelCall) {
+        let model = call.model.clone();
+        let sums =
+            self.models.entry(model.clone()).or_insert(ModelTotals { model, ..ModelTotals::default() });
+        sums.calls += 1;
+        for (sum, part) in [
+            (&mut sums.input_tokens, call.input_tokens),
+            (&mut sums.cached_tokens, call.cached_tokens),
+            (&mut sums.output_tokens, call.output_tokens),
+            (&mut sums.cost_microcents, call.cost_microcents),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+        let Some(code) = call.outcome.code().map(str::to_owned) else { return };
+        let hint = call.reason.clone().unwrap_or_default();
+        match sums.refusals.iter_mut().find(|refusal| refusal.code == code) {
+            Some(refusal) => (refusal.count, refusal.hint) = (refusal.count + 1, hint),
+            None => sums.refusals.push(Refusal { code, count: 1, rule: None, hint }),
         }
     }
 

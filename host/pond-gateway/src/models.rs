@@ -90,6 +90,7 @@ fn told(job: &str, record: &Record) -> ModelCall {
             Outcome::Cut => ModelOutcome::Cut,
             Outcome::ClientLeft => ModelOutcome::ClientLeft,
         },
+        reason: record.reason.clone(),
         input_tokens: usage.input.saturating_add(usage.cache_write_5m).saturating_add(usage.cache_write_1h),
         cached_tokens: usage.cache_read,
         output_tokens: usage.output,

@@ -46,8 +46,8 @@ impl Passage {
         let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
         let refused = |_| unreachable(destination, DialFault::Refused);
         if dial::is_to_itself(&upstream, address).map_err(refused)? {
-            let hint = "a job never reaches the machine it runs on";
-            return Err(Denial::at_door(DenialCode::SelfAddress, &destination.to_string(), hint));
+            let denial = Denial::self_address(destination.to_string(), address.ip());
+            return Err(denial.despite(pinned.permit().basis()));
         }
         sockopt::set_tcp_nodelay(&upstream, true).map_err(|errno| refused(errno.into()))?;
         let approval = approval(gateway, door, &slot, &pinned, address);

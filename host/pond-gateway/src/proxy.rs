@@ -75,7 +75,9 @@ async fn no_tunnel(client: &mut Client, passage: &Passage) -> Option<Unfit> {
     match client.hello().await {
         Ok(name) if name.as_str() == passage.destination().host.to_string() => None,
         Ok(name) => {
-            let hint = format!("the tunnel was opened for another host than {name}");
+            let hint = format!(
+                "the tunnel was opened for another host than {name}; name the same in CONNECT and in TLS"
+            );
             Some(Unfit::Hello(Denial::at_door(DenialCode::SniMismatch, &target, hint)))
         }
         Err(fault) => Some(match client.clear_text(&target).await {

@@ -59,8 +59,16 @@ impl std::fmt::Debug for Resolver {
 
 #[derive(Debug, Clone)]
 struct Answer {
-    addresses: Option<Arc<[IpAddr]>>,
+    found: Found,
     valid_until: Instant,
+}
+
+#[derive(Debug, Clone)]
+enum Found {
+    Addresses(Arc<[IpAddr]>),
+    NoSuchName,
+    /// No server answered in time, or what it said was of no use.
+    NoAnswer,
 }
 
 impl Resolver {
@@ -101,11 +109,14 @@ impl Resolver {
         let host = permit.host();
         let cell = self.cell(host);
         let answer = cell.get_or_init(|| self.ask(host)).await;
-        if let Some(addresses) = &answer.addresses {
-            return Ok(Arc::clone(addresses));
-        }
+        let asked = format_args!("{host}:{}", permit.port());
+        let denial = match &answer.found {
+            Found::Addresses(addresses) => return Ok(Arc::clone(addresses)),
+            Found::NoSuchName => Denial::dns_failed(&asked),
+            Found::NoAnswer => Denial::dns_silent(&asked),
+        };
         self.forget(host, &cell);
-        Err(Denial::dns_failed(&format_args!("{host}:{}", permit.port())))
+        Err(denial)
     }
 
     /// The place where the answer is or will be; all who ask for one name meet here.
@@ -138,16 +149,17 @@ impl Resolver {
         let question = async {
             let _place = self.gate.acquire().await.ok()?;
             // The dot makes the name absolute.
-            let found = self.servers.lookup_ip(format!("{host}.")).await.ok()?;
-            (aliases(&found) <= MAX_ALIASES).then_some(found)
+            Some(self.servers.lookup_ip(format!("{host}.")).await)
         };
         let now = Instant::now();
+        let nothing = |found| Answer { found, valid_until: now };
         match tokio::time::timeout(TOTAL, question).await.ok().flatten() {
-            Some(found) => Answer {
-                addresses: Some(found.iter().collect()),
+            Some(Ok(found)) if aliases(&found) <= MAX_ALIASES => Answer {
+                found: Found::Addresses(found.iter().collect()),
                 valid_until: found.valid_until().min(now + LONGEST_CACHED),
             },
-            None => Answer { addresses: None, valid_until: now },
+            Some(Err(fault)) if fault.is_no_records_found() => nothing(Found::NoSuchName),
+            Some(Ok(_) | Err(_)) | None => nothing(Found::NoAnswer),
         }
     }
 }

@@ -19,6 +19,8 @@ const MAX_PACKET: usize = 4096;
 /// Datagrams that wait for an answer at the same time; further ones wait in the socket.
 const WAITING: usize = 64;
 const QUIET: Duration = Duration::from_secs(10);
+/// What is recorded of a query without a name that could be judged.
+const NO_NAME: &str = "dns query";
 
 /// Answers datagrams for as long as the job lives.
 pub(crate) async fn serve_udp(gateway: Arc<Gateway>, socket: UdpSocket) {
@@ -67,12 +69,15 @@ async fn exchange(gateway: &Gateway, stream: &mut TcpStream) -> Option<Vec<u8>> 
 async fn answer(gateway: &Gateway, door: Door, packet: &[u8]) -> Option<Vec<u8>> {
     let question = match dns::receive(packet) {
         Received::Drop => return None,
-        Received::Answer(reply) => return Some(reply),
+        Received::Answer(fault, reply) => {
+            gateway.refused(door, &Denial::at_door(DenialCode::RequestMalformed, NO_NAME, fault.to_string()));
+            return Some(reply);
+        }
         Received::Ask(question) => question,
     };
     let verdict = match question.name() {
-        Ok(name) => gateway.inside_address(name).await,
-        Err(fault) => Err(Denial::at_door(DenialCode::HostMalformed, "dns query", fault.to_string())),
+        Ok(name) => gateway.inside_address(name).await.map_err(|denial| denial.of_name(name)),
+        Err(fault) => Err(Denial::at_door(DenialCode::HostMalformed, NO_NAME, fault.to_string())),
     };
     Some(match verdict {
         Ok(address) => question.found(address),

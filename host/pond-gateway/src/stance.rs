@@ -2,8 +2,8 @@
 //! destinations from the job. Invariant: the only way from a destination to a permit leads through here.
 
 use pond_policy::egress::{
-    Allowlist, Denial, DenialCode, Destination, Host, HostFault, HostName, HostRule, Permit, Port, decide,
-    decide_internet,
+    Allowlist, Denial, Destination, Host, HostFault, HostName, HostRule, Permit, decide, decide_internet,
+    decide_name, decide_name_internet,
 };
 use pond_wire::gateway::Reach;
 
@@ -37,13 +37,15 @@ impl Stance {
         }
     }
 
-    /// Whether the job may know this name at all, on whichever port.
-    pub(crate) fn knows(&self, name: &HostName) -> Result<(), Denial> {
-        let https = Destination { host: Host::Name(name.clone()), port: Port::HTTPS };
-        match self.judge(&https) {
-            Ok(_) => Ok(()),
-            Err(denial) if denial.code() == DenialCode::PortNotAllowed => Ok(()),
-            Err(denial) => Err(denial),
+    /// Whether the job may know this name at all: a port of it that may be reached.
+    pub(crate) fn knows(&self, name: &HostName) -> Result<Permit, Denial> {
+        if is_loopback(&Host::Name(name.clone())) {
+            return Err(Denial::own_door(name.as_str()));
+        }
+        match self {
+            Self::Listed(list) => decide_name(list, name),
+            Self::Internet(list) => decide_name_internet(list, name),
+            Self::Ended => decide_name(&Allowlist::default(), name),
         }
     }
 }
@@ -64,6 +66,7 @@ fn is_loopback(host: &Host) -> bool {
 mod tests {
     //! Verdicts that only the doors ask for; the rest is tested in pond-policy.
     use super::*;
+    use pond_policy::egress::DenialCode;
 
     fn stance(allow: &[&str]) -> Stance {
         let allow = allow.iter().map(|rule| (*rule).to_owned()).collect();
@@ -102,10 +105,13 @@ mod tests {
     #[test]
     fn a_name_is_known_when_any_rule_names_it() {
         let stance = stance(&["h.com:8443", "*.d.com"]);
-        let known =
-            |name: &str| stance.knows(&HostName::parse(name).unwrap()).map_err(|denial| denial.code());
-        assert_eq!(known("h.com"), Ok(()));
-        assert_eq!(known("a.d.com"), Ok(()));
+        let known = |name: &str| {
+            let known = stance.knows(&HostName::parse(name).unwrap());
+            known.map(|permit| permit.port().get()).map_err(|denial| denial.code())
+        };
+        assert_eq!(known("h.com"), Ok(8443));
+        assert_eq!(known("a.d.com"), Ok(443));
+        assert_eq!(known("localhost"), Err(DenialCode::SelfAddress));
         assert_eq!(known("d.com"), Err(DenialCode::HostNotAllowed));
         assert_eq!(known("metadata.internal"), Err(DenialCode::SpecialName));
     }

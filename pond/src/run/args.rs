@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use pond_policy::harness::Agent;
 use pond_policy::node::Node;
 
 use super::request::Manner;
@@ -30,6 +31,10 @@ pub(crate) struct RunArgs {
     /// A model of pond.toml the job may talk to, as NAME or NAME:ID; its key stays outside.
     #[arg(long, value_name = "NAME[:ID]")]
     pub(crate) model: Option<String>,
+    /// The agent whose settings the job gets, where its command does not begin with that: claude, codex, gemini, opencode
+    /// or aider.
+    #[arg(long, value_name = "NAME", requires = "model", value_parser = AGENTS)]
+    agent: Option<String>,
     /// What the model may cost in all.
     #[arg(long, value_name = "CENTS", default_value_t = 100, requires = "model")]
     pub(crate) max_cost_cents: u64,
@@ -106,6 +111,10 @@ impl RunArgs {
             (false, false) if is_agent => TerminalWish::WherePossible,
             (false, _) => TerminalWish::Unwanted,
         }
+    }
+
+    pub(super) fn agent(&self) -> Option<Agent> {
+        self.agent.as_deref().and_then(Agent::of_program)
     }
 
     pub(super) fn manner(&self) -> Manner {

@@ -57,6 +57,7 @@ pub(super) struct WayOut {
     pub(super) doors: Vec<Door>,
     /// Where a person changes the rules, if there are any.
     counter: Option<(Rules, Desk)>,
+    ceiling_microcents: u64,
 }
 
 /// A gateway at work, and who listens to it. It ends with this value.
@@ -174,10 +175,11 @@ pub(super) fn start(
         Identity { uid: own, gid: own }
     });
     let (broker, key) = model.map(|model| (model.order, model.key)).unzip();
+    let ceiling_microcents = broker.as_ref().map_or(0, |broker| broker.ceiling_microcents);
     let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps, broker, identity };
     let keys: Vec<_> = key.iter().map(AsFd::as_fd).collect();
     let gateway = Gateway::start(Path::new(OWN_EXECUTABLE), &order, &keys)?;
-    Ok(Some(WayOut { gateway, doors, counter }))
+    Ok(Some(WayOut { gateway, doors, counter, ceiling_microcents }))
 }
 
 /// The operator's deny rules, and the upstreams of his models, which only the broker may reach. Built-in model APIs are
@@ -244,7 +246,9 @@ impl WayOut {
         let record = Record::create(directory)?;
         let gateway = Arc::new(self.gateway);
         let counter = self.counter.map(|(rules, desk)| Counter::new(desk, rules, auditor));
-        let listener = Listener { gateway: Arc::clone(&gateway), record, counter, daemon };
+        let ceiling_microcents = self.ceiling_microcents;
+        let listener =
+            Listener { gateway: Arc::clone(&gateway), record, counter, daemon, ceiling_microcents };
         let (told, heard) = sync_channel(1);
         let listener = std::thread::Builder::new()
             .name("gateway".to_owned())

@@ -134,7 +134,7 @@ fn model_of(
     let key = secrets.iter().find(|(credential, _)| credential == name);
     let (_, key) = key.with_context(|| format!("no credential was released for model {name}"))?;
     let program = meant.argv.first().map_or("", String::as_str);
-    let wish = Wish { model: wished, money, program, key: Key::Released(key) };
+    let wish = Wish { model: wished, money, program, agent: None, key: Key::Released(key) };
     model::choose(operator, &wish).map(Some)
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Listener {
     pub(super) counter: Option<Counter>,
     /// Who gave the job out.
     pub(super) daemon: Option<Daemon>,
+    /// What the models may cost, in micro-cents.
+    pub(super) ceiling_microcents: u64,
 }
 
 /// The daemon that wants to know what the job has cost until now, and says how much that may be.
@@ -66,7 +68,8 @@ impl Daemon {
 impl Listener {
     /// Until the gateway has said its last word.
     pub(super) fn listen(mut self) -> anyhow::Result<Traffic> {
-        let mut traffic = Traffic::default();
+        let ceiling_microcents = self.ceiling_microcents;
+        let mut traffic = Traffic { ceiling_microcents, ..Traffic::default() };
         loop {
             match self.next()? {
                 Speaker::Gateway => {}
@@ -79,6 +82,7 @@ impl Listener {
                 Speaker::Daemon => {
                     if let Some(microcents) = self.daemon.as_mut().and_then(Daemon::said) {
                         self.gateway.ceiling(microcents)?;
+                        traffic.ceiling_microcents = microcents;
                     }
                     continue;
                 }
@@ -154,6 +158,7 @@ impl Listener {
             | Event::Model(_)
             | Event::Short { .. }
             | Event::Host(_)
+            | Event::ModelTotals(_)
             | Event::Summary(_) => {}
         }
     }

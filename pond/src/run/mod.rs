@@ -28,6 +28,7 @@ mod terminal;
 mod traffic;
 mod unconfined;
 mod verdict;
+mod warnings;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -93,6 +94,10 @@ struct Resolved {
 
 fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u8> {
     let Resolved { policy, operator, .. } = resolved;
+    if args.manner() != Manner::Quiet {
+        let said = warnings::warnings(policy, operator, &args.allow_hosts);
+        said.iter().for_each(|line| output::say(&format!("pond: warning: {line}")));
+    }
     enough_descriptors()?;
     if let Some(flag) = args.argv.first().filter(|word| word.starts_with('-')) {
         bail!("{flag} is no flag of `pond run`, see `pond run --help`; a program of that name is ./{flag}");
@@ -100,8 +105,8 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     large_enough_files(policy)?;
     let console = terminal::console(args.terminal())?;
     let program = args.argv.first().map_or("", String::as_str);
-    let wish =
-        |model| Wish { model, money: Money::Cents(args.max_cost_cents), program, key: Key::OfOperator };
+    let (agent, money) = (args.agent(), Money::Cents(args.max_cost_cents));
+    let wish = |model| Wish { model, money, program, agent, key: Key::OfOperator };
     let model = args.model.as_deref().map(|model| model::choose(operator, &wish(model))).transpose()?;
     let network = if policy.profile().is_confined() {
         Some(egress::plan(policy, operator, &args.allow_hosts, model.is_some())?)

@@ -43,6 +43,8 @@ pub(super) struct Wish<'a> {
     pub(super) money: Money,
     /// What the job will run.
     pub(super) program: &'a str,
+    /// Whose settings it gets; without it the program's name says.
+    pub(super) agent: Option<Agent>,
     pub(super) key: Key<'a>,
 }
 
@@ -65,7 +67,8 @@ pub(super) enum Key<'a> {
 
 /// Finds the model that is wished for and prepares everything for it.
 pub(super) fn choose(operator: &Operator, wish: &Wish<'_>) -> anyhow::Result<Chosen> {
-    let Wish { model: wished, money, program, key } = wish;
+    let Wish { model: wished, money, program, agent, key } = wish;
+    let agent = agent.or_else(|| Agent::of_program(program));
     let (name, id) = wished.split_once(':').map_or((*wished, None), |(name, id)| (name, Some(id)));
     let model = operator.model(name).with_context(|| unknown(operator, name))?;
     let id = match id {
@@ -81,7 +84,7 @@ pub(super) fn choose(operator: &Operator, wish: &Wish<'_>) -> anyhow::Result<Cho
     let mut entropy = [0; DUMMY_ENTROPY];
     rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())?;
     let dummy = dummy_key(model.api, key.len(), &entropy);
-    let harness = harness(model, id, &dummy, program)?;
+    let harness = harness(model, id, &dummy, agent)?;
     let ca_pem = model.ca_file.as_deref().map(certificates).transpose()?;
     let served = wire::Model::new(model, ca_pem, dummy.clone());
     let (ceiling_microcents, lent) = match money {
@@ -124,10 +127,10 @@ fn unknown(operator: &Operator, name: &str) -> String {
     }
 }
 
-fn harness(model: &Model, id: &str, dummy: &str, program: &str) -> anyhow::Result<Harness> {
+fn harness(model: &Model, id: &str, dummy: &str, agent: Option<Agent>) -> anyhow::Result<Harness> {
     let broker_url = format!("http://{BROKER}");
     let values = Values { model: id, broker_url: &broker_url, dummy_key: dummy, secret: &|_| None };
-    let filled = match Agent::of_program(program) {
+    let filled = match agent {
         None => harness::for_sdk(model.api, &values),
         Some(agent) => harness::for_agent(agent, model.api, &values).with_context(|| {
             format!("{} does not speak the {} API of model {}", agent.name(), model.api.name(), model.name)
@@ -139,10 +142,16 @@ fn harness(model: &Model, id: &str, dummy: &str, program: &str) -> anyhow::Resul
 fn read_key(credential: &Credential) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     usable(match credential {
         Credential::Env(variable) => {
-            settings::secret(variable).with_context(|| format!("the variable {variable} is not set"))?
+            settings::secret(variable).with_context(|| format!("{} is not set", shown(variable)))?
         }
         Credential::File(path) => read_private(path)?,
     })
+}
+
+/// A key may have been pasted where the name of a variable belongs; most of them look like none.
+fn shown(variable: &str) -> String {
+    let is_name = variable.contains('_') && !variable.bytes().any(|byte| byte.is_ascii_lowercase());
+    if is_name { format!("the variable {variable}") } else { "the variable its credential names".to_owned() }
 }
 
 fn usable(mut key: Zeroizing<Vec<u8>>) -> anyhow::Result<Zeroizing<Vec<u8>>> {
@@ -159,11 +168,12 @@ fn usable(mut key: Zeroizing<Vec<u8>>) -> anyhow::Result<Zeroizing<Vec<u8>>> {
 fn read_private(path: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let file = File::options().read(true).custom_flags(flags.cast_signed()).open(path);
-    let file = file.with_context(|| format!("opening {path}"))?;
+    // Its name is not repeated: a key may have been pasted there.
+    let file = file.context("opening the file its credential names")?;
     let metadata = file.metadata()?;
     let own = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
     if !metadata.is_file() || !own || metadata.mode() & READABLE_BY_OTHERS != 0 {
-        bail!("{path} must be a file of yours that nobody else may read: `chmod 600 {path}`");
+        bail!("the file its credential names must be yours, and nobody else may read it: `chmod 600`");
     }
     // As large as a key can be, at once: growing would leave copies behind.
     let mut key = Zeroizing::new(Vec::with_capacity(MAX_KEY_BYTES + 1));
@@ -182,4 +192,53 @@ fn through_a_pipe(key: &[u8]) -> anyhow::Result<OwnedFd> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     File::from(writer).write_all(key).context("handing the key over")?;
     Ok(reader)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Whose settings a job gets, and what a fault says of the place of a key.
+    use super::*;
+    use pond_wire::decode::decode_toml;
+
+    fn operator(credential: &str) -> Operator {
+        let file = format!(
+            "[model.main]\napi = \"anthropic\"\ncredential = \"{credential}\"\nmodels = [\"claude-sonnet-4-5\"]\n"
+        );
+        Operator::read(&decode_toml(file.as_bytes()).unwrap()).unwrap()
+    }
+
+    fn wish(program: &str, agent: Option<Agent>) -> Wish<'_> {
+        Wish { model: "main", max_cost_cents: 1, program, agent, key: Key::OfOperator }
+    }
+
+    #[test]
+    fn an_agent_that_is_named_gets_its_settings_whatever_the_command_begins_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .unwrap()
+            .write_all(b"sk-x")
+            .unwrap();
+        let operator = operator(&format!("file:{}", path.display()));
+        let files = |wish: &Wish<'_>| -> Vec<String> {
+            choose(&operator, wish).unwrap().harness.files.into_iter().map(|(path, _)| path).collect()
+        };
+        let own = files(&wish("claude", None));
+        assert_eq!((own.is_empty(), files(&wish("sh", None)).is_empty()), (false, true));
+        assert_eq!(files(&wish("sh", Some(Agent::ClaudeCode))), own);
+    }
+
+    #[test]
+    fn a_key_pasted_where_its_place_belongs_is_not_repeated() {
+        for credential in ["file:/sk-PASTED", "env:sk_ant_PASTED", "env:SKANTPASTED"] {
+            let fault = choose(&operator(credential), &wish("sh", None)).unwrap_err();
+            assert!(!format!("{fault:#}").contains("PASTED"), "{fault:#}");
+        }
+        let fault = choose(&operator("env:POND_TEST_NO_SUCH_KEY"), &wish("sh", None)).unwrap_err();
+        assert!(format!("{fault:#}").contains("the variable POND_TEST_NO_SUCH_KEY is not set"), "{fault:#}");
+    }
 }

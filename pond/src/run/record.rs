@@ -9,11 +9,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use jiff::Timestamp;
 use pond_sandbox::state::StateDir;
 use pond_wire::gateway::{Event, ModelOutcome, Totals};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::counter::Line;
+use crate::runs;
 
 /// More than any honest job fills.
 const BULK: usize = 6 << 20;
@@ -69,7 +72,7 @@ impl Record {
     }
 
     fn line(&mut self, line: &impl Serialize, room: usize) -> anyhow::Result<Kept> {
-        let line = [serde_json::to_vec(line)?, b"\n".to_vec()].concat();
+        let line = [serde_json::to_vec(&dated(line, runs::now())?)?, b"\n".to_vec()].concat();
         let written = self.written.saturating_add(line.len());
         if self.state == State::Broken {
             return Ok(Kept::Lost);
@@ -86,6 +89,16 @@ impl Record {
     }
 }
 
+/// A line with its time beside what it says; an event that is only a name gets a field for it.
+fn dated(line: &impl Serialize, now: Timestamp) -> serde_json::Result<Map<String, Value>> {
+    let mut dated = Map::from_iter([("at".to_owned(), Value::String(format!("{now:.3}")))]);
+    match serde_json::to_value(line)? {
+        Value::Object(fields) => dated.extend(fields),
+        name => drop(dated.insert("event".to_owned(), name)),
+    }
+    Ok(dated)
+}
+
 /// How full the record may be for this event to be still written; nothing for one that is no part of it.
 fn room(event: &Event) -> Option<usize> {
     match event {
@@ -97,7 +110,7 @@ fn room(event: &Event) -> Option<usize> {
         },
         Event::Refused(_) | Event::Flood { .. } => Some(REFUSALS),
         Event::RulesReplaced | Event::RulesRefused { .. } => Some(REFUSALS),
-        Event::Host(_) | Event::Summary(_) => Some(SUMS),
+        Event::Host(_) | Event::ModelTotals(_) | Event::Summary(_) => Some(SUMS),
     }
 }
 
@@ -115,7 +128,17 @@ mod tests {
 
     fn refused() -> Event {
         let (job, target, code) = ("j".repeat(2000), "t".repeat(200), "c".to_owned());
-        Event::Refused(Refused { job, door: Door::Proxy, target, code, rule: None, hint: "h".repeat(300) })
+        let (rule, address) = (None, None);
+        Event::Refused(Refused { job, door: Door::Proxy, target, code, rule, address, hint: "h".repeat(300) })
+    }
+
+    #[test]
+    fn c92_every_line_has_its_time() {
+        let now: Timestamp = "2026-11-16T12:00:00.25Z".parse().unwrap();
+        let line = |event: &Event| serde_json::to_string(&dated(event, now).unwrap()).unwrap();
+        let at = "\"at\":\"2026-11-16T12:00:00.250Z\"";
+        assert_eq!(line(&Event::RulesReplaced), format!("{{{at},\"event\":\"rules_replaced\"}}"));
+        assert_eq!(line(&Event::Flood { refusals: 2 }), format!("{{{at},\"flood\":{{\"refusals\":2}}}}"));
     }
 
     /// Until nothing of this kind is taken any more; how many were.

@@ -5,7 +5,7 @@ use crate::image::Image;
 use crate::limits::{Cpus, Memory, Pids, TmpfsSize};
 use crate::profile::Profile;
 use crate::refusal::Code;
-use crate::shape::{Field, Kind, Need, Shape, TextForm};
+use crate::shape::{Echo, Field, Kind, Need, Shape, TextForm};
 use crate::tier::Tier;
 
 /// More hosts than this in one stage is a list nobody reviewed.
@@ -57,6 +57,7 @@ pub static SANDBOX_SHAPE: Shape = Shape {
     doc: "How a stage is confined.",
     fields: &[PROFILE, TIER, BACKEND, ALLOW_HOSTS, OVERRIDES],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 named_enum! {
@@ -96,4 +97,5 @@ pub static OVERRIDES_SHAPE: Shape = Shape {
     doc: "Quantities that differ from the profile's.",
     fields: &[IMAGE, MEMORY, CPUS, PIDS_LIMIT, TMPFS_SIZE],
     unknown: Code::OverrideNotAllowed,
+    echo: Echo::Given,
 };

@@ -82,6 +82,32 @@ pub fn decide_internet(list: &Allowlist, destination: &Destination) -> Result<Pe
     Ok(Permit::new(name.clone(), port, Basis::Internet))
 }
 
+/// Judges a name before its port is known: it may be known when any port of it may be reached.
+pub fn decide_name(list: &Allowlist, name: &HostName) -> Result<Permit, Denial> {
+    let ports = list.allow.about(name).map(|rule| rule.port().unwrap_or(Port::HTTPS));
+    at_any(ports, name, |destination| decide(list, destination))
+}
+
+/// The same in the internet posture.
+pub fn decide_name_internet(list: &Allowlist, name: &HostName) -> Result<Permit, Denial> {
+    // More ports than could be closed one by one: if any is open, one of these is.
+    let enough = list.deny.about(name).count() + CLOSED_PORTS.len() + 1;
+    let ports = (1..=u16::MAX).filter_map(Port::new).take(enough);
+    at_any([Port::HTTPS].into_iter().chain(ports), name, |destination| decide_internet(list, destination))
+}
+
+fn at_any(
+    mut ports: impl Iterator<Item = Port>,
+    name: &HostName,
+    judge: impl Fn(&Destination) -> Result<Permit, Denial>,
+) -> Result<Permit, Denial> {
+    let at = |port| judge(&Destination { host: Host::Name(name.clone()), port });
+    match ports.find_map(|port| at(port).ok()) {
+        Some(permit) => Ok(permit),
+        None => at(Port::HTTPS).map_err(|denial| denial.of_name(name)),
+    }
+}
+
 /// What both verdicts refuse: addresses, names that mean nothing in public, denied hosts.
 fn nameable<'a>(list: &Allowlist, destination: &'a Destination) -> Result<(&'a HostName, Port), Denial> {
     let name = match &destination.host {

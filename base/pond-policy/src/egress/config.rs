@@ -113,7 +113,7 @@ fn with_suggestion(mut fault: HostFault, text: &str) -> HostFault {
 }
 
 fn read(text: &str) -> Result<HostRule, HostFault> {
-    let given = || quote(text);
+    let given = || given(text);
     if matches!(text, "*" | "*." | "**" | "*:*") {
         return Err(HostFault::AnyHost { given: given() });
     }
@@ -131,6 +131,11 @@ fn read(text: &str) -> Result<HostRule, HostFault> {
     let pattern = if wildcard { HostPattern::Subdomains(name) } else { HostPattern::Exact(name) };
     check_reach(&pattern, text)?;
     Ok(HostRule::new(pattern, port))
+}
+
+/// A rule as it may be repeated: what stands before an `@` is a password more often than not.
+fn given(text: &str) -> String {
+    text.rsplit_once('@').map_or_else(|| quote(text), |(_, host)| quote(&format!("...@{host}")))
 }
 
 fn is_ipv6_like(text: &str) -> bool {
@@ -166,7 +171,7 @@ fn split_port(text: &str) -> Result<(&str, Option<Port>), PortFault> {
 }
 
 fn name_fault(fault: NameFault, text: &str) -> HostFault {
-    let given = quote(text);
+    let given = given(text);
     if fault == NameFault::IpLike {
         return HostFault::IpLiteral { given };
     }
@@ -175,7 +180,7 @@ fn name_fault(fault: NameFault, text: &str) -> HostFault {
 
 /// Refuses a well-spelled rule that would hand out more than one party's hosts.
 fn check_reach(pattern: &HostPattern, text: &str) -> Result<(), HostFault> {
-    let given = quote(text);
+    let given = given(text);
     let name = pattern.name();
     if name.is_special_use() {
         return Err(HostFault::SpecialUse { given });

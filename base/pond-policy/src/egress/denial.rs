@@ -2,6 +2,7 @@
 //! change that would help. It is shown to tools as an HTTP reason phrase, so it holds one line of
 //! printable ASCII whatever the job sent.
 
+use core::net::IpAddr;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,11 +10,15 @@ use crate::quote::quote;
 
 use super::address::AddressReason;
 use super::destination::{Destination, DestinationFault, Host};
+use super::name::HostName;
 use super::pattern::HostRule;
+use super::permit::Basis;
 
 const LONGEST_PHRASE: usize = 400;
 /// A name of 253 bytes, a colon and a port.
 const LONGEST_TARGET: usize = 259;
+/// A hint that begins with it is what would allow the destination.
+const ALLOW_FLAG: &str = "--allow-host";
 
 named_enum! {
     /// Why a destination is refused; stable, part of the audit log.
@@ -123,6 +128,8 @@ impl DenialCode {
 pub struct Denial {
     code: DenialCode,
     rule: Option<Arc<HostRule>>,
+    /// Where the host led; for the record alone, never for the job.
+    address: Option<IpAddr>,
     host: String,
     hint: String,
 }
@@ -139,9 +146,16 @@ impl Denial {
         Self::new(DenialCode::HttpsOnly, quote(target), hint)
     }
 
-    /// The resolver failed, timed out or said that there is no such name.
+    /// The resolver said that there is no such name, or that it has no address.
     pub fn dns_failed(host: &impl fmt::Display) -> Self {
         let hint = "check the spelling of the name".to_owned();
+        Self::new(DenialCode::DnsFailed, host.to_string(), hint)
+    }
+
+    /// No resolver answered, or none of use.
+    pub fn dns_silent(host: &impl fmt::Display) -> Self {
+        let hint =
+            "no name server answered: look at the machine's resolvers, or set POND_RESOLVER".to_owned();
         Self::new(DenialCode::DnsFailed, host.to_string(), hint)
     }
 
@@ -192,19 +206,19 @@ impl Denial {
         Self { rule: rule.map(Arc::clone), ..denial }
     }
 
-    pub(super) fn self_address(host: String) -> Self {
+    pub fn self_address(host: String, address: IpAddr) -> Self {
         let hint = "a job never reaches the machine it runs on".to_owned();
-        Self::new(DenialCode::SelfAddress, host, hint)
+        Self::new(DenialCode::SelfAddress, host, hint).at(address)
     }
 
-    pub(super) fn private_address(host: String, reason: AddressReason) -> Self {
+    pub(super) fn private_address(host: String, address: IpAddr, reason: AddressReason) -> Self {
         let hint = format!("the address is {reason}; only public hosts can be reached");
-        Self::new(DenialCode::PrivateAddress, host, hint)
+        Self::new(DenialCode::PrivateAddress, host, hint).at(address)
     }
 
-    pub(super) fn mixed_addresses(host: String, reason: AddressReason) -> Self {
+    pub(super) fn mixed_addresses(host: String, address: IpAddr, reason: AddressReason) -> Self {
         let hint = format!("one of its addresses is {reason}; fix the host's DNS records");
-        Self::new(DenialCode::MixedAddresses, host, hint)
+        Self::new(DenialCode::MixedAddresses, host, hint).at(address)
     }
 
     pub(super) fn too_many_addresses(host: String, limit: usize) -> Self {
@@ -213,16 +227,44 @@ impl Denial {
     }
 
     fn new(code: DenialCode, host: String, hint: String) -> Self {
-        Self { code, rule: None, host, hint }
+        Self { code, rule: None, address: None, host, hint }
+    }
+
+    fn at(self, address: IpAddr) -> Self {
+        Self { address: Some(address), ..self }
+    }
+
+    /// A refusal of what a rule had let through so far.
+    #[must_use]
+    pub fn despite(self, basis: &Basis) -> Self {
+        match basis {
+            Basis::Rule(rule) => Self { rule: Some(Arc::clone(rule)), ..self },
+            Basis::Internet | Basis::Model => self,
+        }
+    }
+
+    /// The same refusal of a name that was only asked for, whatever the port it is wanted for.
+    #[must_use]
+    pub fn of_name(self, name: &HostName) -> Self {
+        let hint = match self.hint.starts_with(ALLOW_FLAG) {
+            true => format!("{}, for HTTPS: ssh and other protocols are not carried", self.hint),
+            false => self.hint,
+        };
+        Self { host: name.to_string(), hint, ..self }
     }
 
     pub fn code(&self) -> DenialCode {
         self.code
     }
 
-    /// The rule that refused, or that matched the host but not the port.
+    /// The rule that refused, or that matched the host before something else about it was refused.
     pub fn rule(&self) -> Option<&HostRule> {
         self.rule.as_deref()
+    }
+
+    /// The address that was refused.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
     }
 
     /// What was asked for; a target that did not parse is quoted and escaped.
@@ -264,7 +306,7 @@ fn allow_hint(destination: &Destination) -> String {
         Host::Name(_) | Host::Literal(_) => destination.to_string(),
     };
     match HostRule::parse_config(&wanted) {
-        Ok(rule) => format!("--allow-host {rule}"),
+        Ok(rule) => format!("{ALLOW_FLAG} {rule}"),
         Err(fault) => fault.to_string(),
     }
 }

@@ -20,7 +20,7 @@ mod preset;
 mod respell;
 
 pub use address::{AddressClass, AddressReason, classify};
-pub use allowlist::{Allowlist, decide, decide_internet};
+pub use allowlist::{Allowlist, decide, decide_internet, decide_name, decide_name_internet};
 pub use catalogue::{HostWarning, HostWarningCode, SharedKind, lint};
 pub use cidr::{CidrFault, Nat64Prefix, OperatorCidr, classify_behind_nat64, translated};
 pub use config::{HostFault, HostFaultCode, SpellingFault};

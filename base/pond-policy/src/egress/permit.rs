@@ -82,9 +82,11 @@ impl Permit {
         if resolved.is_empty() {
             return Err(Denial::dns_failed(&asked()));
         }
-        let denied = |address: &IpAddr| reason(*address).filter(|reason| !is_of_a_network(*reason));
+        let denied = |address: &IpAddr| {
+            reason(*address).filter(|reason| !is_of_a_network(*reason)).map(|why| (*address, why))
+        };
         match resolved.iter().find_map(denied) {
-            Some(why) => Err(Denial::private_address(asked(), why)),
+            Some((address, why)) => Err(Denial::private_address(asked(), address, why)),
             None => Ok(self.pinned(resolved)),
         }
     }
@@ -115,17 +117,18 @@ impl Permit {
         if resolved.len() > MAX_ADDRESSES {
             return Err(Denial::too_many_addresses(asked(), MAX_ADDRESSES));
         }
-        if resolved.iter().any(|address| is_own(translated(*address, prefixes), own)) {
-            return Err(Denial::self_address(asked()));
+        if let Some(address) = resolved.iter().find(|address| is_own(translated(**address, prefixes), own)) {
+            return Err(Denial::self_address(asked(), *address).despite(&self.basis));
         }
-        let denied = |address: &IpAddr| reason(translated(*address, prefixes));
-        match resolved.iter().find_map(denied) {
-            Some(why) if resolved.iter().all(|address| denied(address).is_some()) => {
-                Err(Denial::private_address(asked(), why))
+        let denied = |address: &IpAddr| reason(translated(*address, prefixes)).map(|why| (*address, why));
+        let denial = match resolved.iter().find_map(denied) {
+            Some((address, why)) if resolved.iter().all(|address| denied(address).is_some()) => {
+                Denial::private_address(asked(), address, why)
             }
-            Some(why) => Err(Denial::mixed_addresses(asked(), why)),
-            None => Ok(self.pinned(resolved)),
-        }
+            Some((address, why)) => Denial::mixed_addresses(asked(), address, why),
+            None => return Ok(self.pinned(resolved)),
+        };
+        Err(denial.despite(&self.basis))
     }
 }
 
@@ -187,5 +190,21 @@ mod tests {
             assert_eq!(pin(&["10.0.0.5", wrong]), Err(PrivateAddress), "{wrong}");
         }
         assert_eq!(pin(&[]), Err(DnsFailed));
+    }
+
+    #[test]
+    fn c92_a_refused_address_is_known_with_the_rule_that_led_to_it_and_not_told_to_the_job() {
+        use crate::egress::{Allowlist, Destination, decide};
+        let rule = HostRule::parse_config("*.acme.com").unwrap();
+        let list = Allowlist::new([rule.clone()], []);
+        let own: IpAddr = "93.184.220.1".parse().unwrap();
+        for addresses in [&["10.0.0.5"][..], &["93.184.220.9", "10.0.0.5"], &["93.184.220.9", "93.184.220.1"]]
+        {
+            let permit = decide(&list, &Destination::parse("a.acme.com:443").unwrap()).unwrap();
+            let resolved: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+            let denial = permit.pin(&resolved, &[own]).unwrap_err();
+            assert_eq!((denial.address(), denial.rule()), (resolved.last().copied(), Some(&rule)));
+            assert!(!denial.reason_phrase().contains(addresses.last().unwrap()), "{denial}");
+        }
     }
 }

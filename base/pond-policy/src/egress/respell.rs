@@ -6,6 +6,7 @@ pub(super) fn respell(text: &str) -> Option<String> {
     let text = text.trim();
     let text = text.split_once("://").map_or(text, |(_, rest)| rest);
     let text = text.split(['/', '?', '#']).next()?;
+    let text = text.rsplit_once('@').map_or(text, |(_, host)| host);
     let text = text.to_lowercase();
     let (host, port) = text.split_once(':').map_or((text.as_str(), None), |(host, port)| (host, Some(port)));
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -98,6 +99,7 @@ mod tests {
         let table = [
             ("https://Git.Acme.com/group/repo?x#y", Some("git.acme.com")),
             (" git.acme.com ", Some("git.acme.com")),
+            ("https://user:word@git.acme.com/x", Some("git.acme.com")),
             ("git.acme.com.", Some("git.acme.com")),
             ("GIT.acme.com:8443", Some("git.acme.com:8443")),
             (".acme.com", Some("*.acme.com")),

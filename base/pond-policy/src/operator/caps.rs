@@ -3,7 +3,7 @@
 
 use crate::limits::{Count, GIB, Size};
 use crate::refusal::{Code, Refusals};
-use crate::shape::{Field, Item, Kind, Need, Shape};
+use crate::shape::{Echo, Field, Item, Kind, Need, Shape};
 
 /// Bytes of one tunnel, both ways.
 pub type TunnelBytes = Size<1, { 16 * GIB }>;
@@ -28,6 +28,7 @@ pub(super) static SHAPE: Shape = Shape {
     doc: "What connections of a job may carry, and for how long.",
     fields: &[TUNNEL_BYTES, JOB_BYTES, IDLE_SECONDS, LIFETIME_SECONDS],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 /// Without a word of the operator, pond's own figures.

@@ -3,7 +3,7 @@
 use crate::block::{HOST, MOST_HOSTS, read_hosts};
 use crate::egress::{HostRule, Preset};
 use crate::refusal::{Code, Refusals};
-use crate::shape::{Field, Item, Kind, Need, Shape};
+use crate::shape::{Echo, Field, Item, Kind, Need, Shape};
 
 use super::caps::{self, Caps};
 
@@ -39,6 +39,7 @@ pub(super) static SHAPE: Shape = Shape {
     doc: "What jobs may reach.",
     fields: &[PRESETS, ALLOW, DENY, CAPS],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]

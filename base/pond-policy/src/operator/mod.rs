@@ -9,12 +9,13 @@ mod egress;
 mod model;
 mod price;
 
+use crate::egress::{HostRule, HostWarning, Preset, lint};
 use crate::model::{Price, UpstreamHost};
 use crate::node::Node;
 use crate::path::Path;
-use crate::refusal::{Code, Refusals};
+use crate::refusal::{Code, Refusals, Warning, WarningCode};
 use crate::run::{Budgets, budgets};
-use crate::shape::{Field, Item, Kind, Need, Shape};
+use crate::shape::{Echo, Field, Item, Kind, Need, Shape};
 
 pub use caps::{Caps, IdleSeconds, JobBytes, LifetimeSeconds, TunnelBytes};
 pub use egress::Egress;
@@ -65,6 +66,7 @@ pub static OPERATOR_SHAPE: Shape = Shape {
     doc: "The operator's file.",
     fields: &[MODEL, PRICE, EGRESS, SPOT_CHECK_PERCENT, BUDGETS],
     unknown: Code::UnknownField,
+    echo: Echo::Nothing,
 };
 
 /// What the file says.
@@ -76,6 +78,8 @@ pub struct Operator {
     pub spot_check_percent: Option<Percent>,
     /// What runs of a control plane have; the environment may say less.
     pub budgets: Budgets,
+    /// What is accepted, and what its author should know.
+    pub warnings: Vec<Warning>,
 }
 
 impl Operator {
@@ -112,7 +116,27 @@ fn read(document: &Node, refusals: &mut Refusals) -> Option<Operator> {
         object.item(&SPOT_CHECK_PERCENT).and_then(|item| item.quantity(Percent::parse, refusals));
     let budgets =
         object.item(&BUDGETS).map_or(Some(Budgets::default()), |item| Budgets::read(item, refusals))?;
-    Some(Operator { models, egress, spot_check_percent, budgets })
+    let warnings = object.item(&EGRESS).map(|item| warnings(&egress, item.path())).unwrap_or_default();
+    Some(Operator { models, egress, spot_check_percent, budgets, warnings })
+}
+
+/// What each host can be used for besides; of a preset that the file names, the first thing.
+fn warnings(egress: &Egress, path: &Path) -> Vec<Warning> {
+    let warning = |path: &Path, HostWarning { code, message }| {
+        let (code, path) = (WarningCode::Host(code), path.clone());
+        Warning { code, path, message }
+    };
+    let of_rule = |(index, rule): (usize, &HostRule)| {
+        let path = path.field("allow").index(index);
+        lint(rule).into_iter().map(move |said| warning(&path, said))
+    };
+    let of_preset = |(index, preset): (usize, &Preset)| {
+        let said = preset.rules().ok()?.iter().find_map(|rule| lint(rule).into_iter().next())?;
+        Some(warning(&path.field("presets").index(index), said))
+    };
+    let named: &[Preset] = if egress.presets == Preset::DEFAULT { &[] } else { &egress.presets };
+    let presets = named.iter().enumerate().filter_map(of_preset);
+    egress.allow.iter().enumerate().flat_map(of_rule).chain(presets).collect()
 }
 
 /// The broker is the only door to a model: a host on the allowlist would be a second one, without a meter.

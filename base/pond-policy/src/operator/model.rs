@@ -2,9 +2,8 @@
 
 use crate::model::{Api, Auth, Price, Upstream, built_in};
 use crate::name::Name;
-use crate::quote::quote;
-use crate::refusal::{Code, Refusal, Refusals};
-use crate::shape::{Field, Item, Kind, Need, Object, Shape, TextForm};
+use crate::refusal::{Code, Refusals};
+use crate::shape::{Echo, Field, Item, Kind, Need, Object, Shape, TextForm};
 
 /// A model's id as its provider spells it.
 pub(super) const ID: TextForm = TextForm {
@@ -91,6 +90,7 @@ pub(super) static SHAPE: Shape = Shape {
     doc: "A model the broker can serve.",
     fields: &[API, UPSTREAM, UPSTREAM_PRIVATE, CA_FILE, AUTH, CREDENTIAL, MODELS, PROVIDER_TOOLS],
     unknown: Code::UnknownField,
+    echo: Echo::Nothing,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ fn read_upstream(
     match Upstream::parse(text, private) {
         Ok(upstream) => Some((text.to_owned(), upstream)),
         Err(fault) => {
-            refusals.refuse(Code::UpstreamInvalid, &path, format!("{}: {fault}", quote(text)));
+            refusals.refuse(Code::UpstreamInvalid, &path, fault.to_string());
             None
         }
     }
@@ -207,13 +207,13 @@ fn read_ids(
         let own = prices.iter().find(|(own, _)| own == id).map(|(_, price)| *price);
         match own.or_else(|| built_in(id)) {
             _ if ids.iter().any(|(seen, _)| seen == id) => {
-                refusals.refuse(Code::DuplicateField, item.path(), format!("{id} is listed twice; keep one"));
+                refusals.refuse(Code::DuplicateField, item.path(), "it is listed twice; keep one");
             }
             Some(price) => ids.push((id.to_owned(), price)),
             None if priced.contains(&id) => {}
             None => {
-                let message = format!("{id} has no built-in price: add [price.{}]", quote(id));
-                refusals.add(Refusal::new(Code::PriceMissing, item.path(), message));
+                let message = "this id has no built-in price: add a [price.\"ID\"] table for it";
+                refusals.refuse(Code::PriceMissing, item.path(), message);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::model::{LongContext, Price, Rates};
 use crate::refusal::{Code, Refusals};
-use crate::shape::{Field, Item, Kind, Need, Numeric, Object, QuantityForm, Shape};
+use crate::shape::{Echo, Field, Item, Kind, Need, Numeric, Object, QuantityForm, Shape};
 
 const RATE: Kind = Kind::Quantity {
     form: QuantityForm {
@@ -57,6 +57,7 @@ static LONG_SHAPE: Shape = Shape {
     doc: "Rates for long inputs.",
     fields: &[ABOVE, INPUT, OUTPUT, CACHE_READ, CACHE_WRITE_5M, CACHE_WRITE_1H],
     unknown: Code::UnknownField,
+    echo: Echo::Nothing,
 };
 
 pub(super) static SHAPE: Shape = Shape {
@@ -64,6 +65,7 @@ pub(super) static SHAPE: Shape = Shape {
     doc: "What a model's tokens cost.",
     fields: &[INPUT, OUTPUT, CACHE_READ, CACHE_WRITE_5M, CACHE_WRITE_1H, MAX_INPUT, MAX_OUTPUT, LONG],
     unknown: Code::UnknownField,
+    echo: Echo::Nothing,
 };
 
 pub(super) fn read(item: &Item<'_>, refusals: &mut Refusals) -> Option<Price> {

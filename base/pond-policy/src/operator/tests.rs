@@ -185,6 +185,57 @@ fn a_credential_is_never_repeated_in_full() {
     assert!(!shown.contains("ssssssss"), "{shown}");
 }
 
+/// Whichever field a key is pasted into, and as whichever, no fault has it.
+#[test]
+fn a_pasted_key_is_never_repeated() {
+    const KEY: &str = "sk-ant-api03-PASTED0000";
+    let url = format!("https://user:{KEY}@models.example.com");
+    for (field, value) in [
+        ("api", text(KEY)),
+        ("auth", text(KEY)),
+        ("upstream", text(KEY)),
+        ("upstream", text(&url)),
+        ("ca_file", text(KEY)),
+        ("models", list(&[KEY])),
+        ("models", list(&["claude-sonnet-4-5", KEY, KEY])),
+        ("credential", text(KEY)),
+        ("provider_tools", text(KEY)),
+        (KEY, text("x")),
+    ] {
+        let shown = Operator::read(&claude(&[(field, value)])).unwrap_err().to_string();
+        assert!(!shown.contains("PASTED"), "{field}: {shown}");
+    }
+    let document = map(&[
+        (KEY, text("x")),
+        ("model", map(&[("sk/PASTED", map(&[]))])),
+        ("price", map(&[("m", map(&[("input", text(KEY)), (KEY, text("x"))]))])),
+    ]);
+    let shown = Operator::read(&document).unwrap_err().to_string();
+    assert!(!shown.contains("PASTED"), "{shown}");
+    let near = Operator::read(&claude(&[("api", text("antropic"))])).unwrap_err().to_string();
+    assert!(near.contains("\"antropic\" is not known here; did you mean `anthropic`?"), "{near}");
+}
+
+#[test]
+fn c137_c138_c141_what_a_host_can_be_used_for_besides_is_said_when_the_file_is_read() {
+    let egress = |entries: &[(&str, Node)]| {
+        let operator = Operator::read(&map(&[("egress", map(entries))])).unwrap();
+        let warned = operator.warnings.iter();
+        warned.map(|warning| format!("{} {}", warning.path, warning.code.name())).collect::<Vec<_>>()
+    };
+    let allow = list(&["git.acme.com", "api.github.com", "gist.github.com", "crates.io"]);
+    assert_eq!(
+        egress(&[("allow", allow)]),
+        [
+            "egress.allow[1] host_write_channel",
+            "egress.allow[2] host_write_channel",
+            "egress.allow[3] host_not_needed"
+        ]
+    );
+    assert_eq!(egress(&[("presets", list(&["pypi", "go"]))]), ["egress.presets[1] host_path_leak"]);
+    assert_eq!(egress(&[("deny", list(&["gist.github.com"]))]), Vec::<String>::new());
+}
+
 #[test]
 fn c136_a_model_s_host_is_not_for_the_allowlist() {
     let Node::Map(mut document) = claude(&[("upstream", text("https://llm.acme.example.com"))]) else {

@@ -9,7 +9,7 @@ use crate::limits::{ByteBudget, Count, GIB};
 use crate::path::Path;
 use crate::refusal::{Code, Refusals};
 use crate::settings::refuse_text;
-use crate::shape::{Field, Item, Kind, Need, Shape};
+use crate::shape::{Echo, Field, Item, Kind, Need, Shape};
 
 /// Money, in hundredths.
 pub type CostCents = Count<0, 100_000_000>;
@@ -100,6 +100,7 @@ pub(crate) static SHAPE: Shape = Shape {
     doc: "What the whole run may spend.",
     fields: &[WALL_CLOCK, MAX_COST_CENTS, MAX_OUTPUT_BYTES, MAX_ARTIFACT_BYTES, MAX_EGRESS_BYTES],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 /// Budgets as somebody wrote them down; `None` where nothing was said.

@@ -12,7 +12,7 @@ use crate::profile::{Commands, Network, Profile};
 use crate::refusal::{Code, Refusal, Refusals};
 use crate::sandbox::check_timeout;
 use crate::settings::Settings;
-use crate::shape::{Field, Item, Kind, Need, Object, Shape, TextForm};
+use crate::shape::{Echo, Field, Item, Kind, Need, Object, Shape, TextForm};
 
 const KIB: usize = 1024;
 
@@ -76,6 +76,7 @@ pub(super) static SHAPE: Shape = Shape {
     doc: "What runs, and how it is confined.",
     fields: &[KIND, COMMAND, AGENT, MODEL, HARNESS_FILES, ENV, ARTIFACTS, TIMEOUT, SANDBOX],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 const ARGUMENT: TextForm = TextForm {

@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::path::Path;
 use crate::refusal::{Code, Refusals, Warning};
 use crate::settings::Settings;
-use crate::shape::{Field, Kind, Need, Shape};
+use crate::shape::{Echo, Field, Kind, Need, Shape};
 
 pub use budgets::{Allowance, Budget, Budgets, CostCents, Crossed};
 
@@ -48,6 +48,7 @@ pub static RUN_SHAPE: Shape = Shape {
     doc: "A run: stages of confined work for one project.",
     fields: &[PROJECT, BUDGETS, STAGES],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 named_enum! {

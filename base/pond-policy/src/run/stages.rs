@@ -6,7 +6,7 @@ use super::{Compare, Executor, Quorum, Stage, Verify};
 use crate::name::{Name, Project};
 use crate::refusal::{Code, Refusals};
 use crate::settings::Settings;
-use crate::shape::{Field, Item, Kind, Need, Shape};
+use crate::shape::{Echo, Field, Item, Kind, Need, Shape};
 
 const MOST_NEEDS: usize = 64;
 
@@ -40,6 +40,7 @@ pub(super) static SHAPE: Shape = Shape {
     doc: "One piece of work.",
     fields: &[NAME, NEEDS, EXECUTOR, VERIFY],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 const QUORUM: Field = Field {
@@ -60,6 +61,7 @@ static VERIFY_SHAPE: Shape = Shape {
     doc: "How a result is checked by running the stage again.",
     fields: &[QUORUM, COMPARE],
     unknown: Code::UnknownField,
+    echo: Echo::Given,
 };
 
 /// A stage whose parts may still be missing; the graph is checked on these, so that one fault does not hide another.

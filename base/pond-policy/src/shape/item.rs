@@ -1,6 +1,6 @@
 //! Reading a document by its table: what is there, what is missing, what should not be.
 
-use super::{Field, Kind, Need, Shape};
+use super::{Echo, Field, Kind, Need, Shape};
 use crate::near::nearest;
 use crate::node::Node;
 use crate::path::Path;
@@ -16,6 +16,7 @@ pub struct Item<'n> {
     node: &'n Node,
     path: Path,
     kind: &'static Kind,
+    echo: Echo,
 }
 
 /// The known fields of one object.
@@ -43,11 +44,17 @@ impl Shape {
         }
         let mut object = Object { path: path.clone(), items: Vec::new() };
         for (position, (key, value)) in entries.iter().enumerate() {
+            let Some(field) = self.fields.iter().find(|field| field.name == key) else {
+                self.refuse_unknown(key, position, path, refusals);
+                continue;
+            };
             let path = path.key(position, key);
-            match self.fields.iter().find(|field| field.name == key) {
-                None => self.refuse_unknown(key, &path, refusals),
-                Some(field) if object.item(field).is_some() => refuse_duplicate(key, &path, refusals),
-                Some(field) => object.items.push((field.name, Item { node: value, path, kind: &field.kind })),
+            match object.item(field) {
+                Some(_) => refuse_duplicate(key, &path, refusals),
+                None => {
+                    let item = Item { node: value, path, kind: &field.kind, echo: self.echo };
+                    object.items.push((field.name, item));
+                }
             }
         }
         self.refuse_missing(&object, refusals);
@@ -65,10 +72,16 @@ impl Shape {
         }
     }
 
-    fn refuse_unknown(&self, key: &str, path: &Path, refusals: &mut Refusals) {
+    fn refuse_unknown(&self, key: &str, position: usize, path: &Path, refusals: &mut Refusals) {
         let names: Vec<&str> = self.fields.iter().map(|field| field.name).collect();
-        let message = format!("{} is not a field of {}{}", quote(key), self.name, did_you_mean(key, &names));
-        refusals.add(Refusal::new(self.unknown, path, message).allowing(&names));
+        let (shown, path) = match self.echo {
+            Echo::Nothing if !is_word(key) && nearest(key, &names).is_none() => {
+                (format!("field number {}", position + 1), path.index(position))
+            }
+            Echo::Nothing | Echo::Given => (quote(key), path.key(position, key)),
+        };
+        let message = format!("{shown} is not a field of {}{}", self.name, did_you_mean(key, &names));
+        refusals.add(Refusal::new(self.unknown, &path, message).allowing(&names));
     }
 }
 
@@ -125,7 +138,11 @@ impl<'n> Item<'n> {
         };
         let parsed = parse(text);
         if parsed.is_none() {
-            let message = format!("{} is not known here{}", quote(text), did_you_mean(text, names));
+            let shown = match (self.echo, nearest(text, names)) {
+                (Echo::Given, _) | (Echo::Nothing, Some(_)) => quote(text),
+                (Echo::Nothing, None) => "what is given".to_owned(),
+            };
+            let message = format!("{shown} is not known here{}", did_you_mean(text, names));
             refusals.add(Refusal::new(*code, &self.path, message).allowing(names));
         }
         parsed
@@ -144,7 +161,7 @@ impl<'n> Item<'n> {
         parse: fn(&str) -> Result<T, E>,
         refusals: &mut Refusals,
     ) -> Option<T> {
-        let Kind::Quantity { code, .. } = self.kind else {
+        let Kind::Quantity { code, form } = self.kind else {
             return self.refuse_type(refusals);
         };
         let parsed = match self.node {
@@ -152,7 +169,11 @@ impl<'n> Item<'n> {
             Node::Number(number) => parse(number.literal()),
             Node::Null | Node::Bool(_) | Node::List(_) | Node::Map(_) => return self.refuse_type(refusals),
         };
-        parsed.map_err(|fault| refusals.refuse(*code, &self.path, fault.to_string())).ok()
+        let message = |fault: E| match self.echo {
+            Echo::Given => fault.to_string(),
+            Echo::Nothing => format!("expected {}", form.rule),
+        };
+        parsed.map_err(|fault| refusals.refuse(*code, &self.path, message(fault))).ok()
     }
 
     pub fn object(&self, refusals: &mut Refusals) -> Option<Object<'n>> {
@@ -175,7 +196,7 @@ impl<'n> Item<'n> {
         if !self.check_count(nodes.len(), *least, *most, refusals) {
             return None;
         }
-        let member = |(index, node)| Item { node, path: self.path.index(index), kind: of };
+        let member = |(index, node)| Item { node, path: self.path.index(index), kind: of, echo: self.echo };
         Some(nodes.iter().enumerate().map(member).collect())
     }
 
@@ -191,11 +212,12 @@ impl<'n> Item<'n> {
         for (position, (key, node)) in entries.iter().enumerate() {
             let path = self.path.key(position, key);
             if !form.accepts(key) {
-                form.refuse(key, &path, refusals);
+                let place = if self.echo == Echo::Nothing { self.path.index(position) } else { path };
+                form.refuse(key, self.echo, &place, refusals);
             } else if items.iter().any(|(seen, _)| seen == key) {
                 refuse_duplicate(key, &path, refusals);
             } else {
-                items.push((key, Item { node, path, kind: of }));
+                items.push((key, Item { node, path, kind: of, echo: self.echo }));
             }
         }
         Some(items)
@@ -212,7 +234,7 @@ impl<'n> Item<'n> {
 
     fn refuse_form(&self, text: &str, refusals: &mut Refusals) {
         if let Kind::Text(form) = self.kind {
-            form.refuse(text, &self.path, refusals);
+            form.refuse(text, self.echo, &self.path, refusals);
         }
     }
 
@@ -229,6 +251,11 @@ fn refuse_type(expected: &str, node: &Node, path: &Path, refusals: &mut Refusals
 fn refuse_duplicate(key: &str, path: &Path, refusals: &mut Refusals) {
     let message = format!("{} is given twice; keep one", quote(key));
     refusals.refuse(Code::DuplicateField, path, message);
+}
+
+/// A key has digits, capitals or more letters.
+fn is_word(text: &str) -> bool {
+    text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
 fn did_you_mean(given: &str, names: &[&str]) -> String {

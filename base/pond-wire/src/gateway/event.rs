@@ -78,6 +78,7 @@ pub enum Event {
         reason: String,
     },
     Host(HostTotals),
+    ModelTotals(ModelTotals),
     Summary(Totals),
 }
 
@@ -87,11 +88,14 @@ pub enum Event {
 pub struct Refused {
     pub job: String,
     pub door: Door,
-    /// `host:port`, or a quotation of something that is neither.
+    /// `host:port`, a host whose port is not known yet, or a quotation of something that is neither.
     pub target: String,
     /// The stable code of pond-policy's `DenialCode`.
     pub code: String,
+    /// The rule that refused, or that had let the host through before something else about it was refused.
     pub rule: Option<String>,
+    /// The address the host led to, where that is what was refused.
+    pub address: Option<IpAddr>,
     pub hint: String,
 }
 
@@ -155,6 +159,8 @@ pub struct ModelCall {
     pub call: Option<String>,
     pub status: u16,
     pub outcome: ModelOutcome,
+    /// Why it was refused, failed or was cut, in words of the broker's own.
+    pub reason: Option<String>,
     pub input_tokens: u64,
     pub cached_tokens: u64,
     pub output_tokens: u64,
@@ -176,16 +182,42 @@ pub enum ModelOutcome {
     ClientLeft,
 }
 
+impl ModelOutcome {
+    /// Why it is not what was asked for.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Refused(code) | Self::Failed(code) => Some(code),
+            Self::Cut => Some("budget_cut"),
+            Self::Served | Self::ClientLeft => None,
+        }
+    }
+}
+
 /// One host's part in the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostTotals {
-    /// `host:port`, or a quotation of something that is neither.
+    /// `host:port`, a host whose port was never known, or a quotation of something that is neither.
     pub target: String,
     pub allowed: u64,
     pub bytes_up: u64,
     pub bytes_down: u64,
-    /// One entry per code; empty for a host that was never refused.
+    /// One entry per code and hint, as far as there is room; empty for a host that was never refused.
+    pub refusals: Vec<Refusal>,
+}
+
+/// One model's part in the job, calls that were not told one by one included.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelTotals {
+    /// The operator's name of the model; none for requests that did not get that far.
+    pub model: Option<String>,
+    pub calls: u64,
+    pub input_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    pub cost_microcents: u64,
+    /// What was refused, failed or was cut: one entry per code, with the newest reason.
     pub refusals: Vec<Refusal>,
 }
 
@@ -194,6 +226,8 @@ pub struct HostTotals {
 pub struct Refusal {
     pub code: String,
     pub count: u64,
+    /// The rule it comes from, where that is one of the run's.
+    pub rule: Option<String>,
     pub hint: String,
 }
 

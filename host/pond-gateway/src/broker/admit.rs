@@ -212,6 +212,7 @@ impl Broker {
             call: Some(Call::Count),
             status: counted.status,
             outcome: counted.outcome,
+            reason: None,
             usage: Usage::default(),
             cost: Microcents(0),
             estimated: false,

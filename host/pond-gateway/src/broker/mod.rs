@@ -25,6 +25,7 @@ mod rules;
 mod scrub;
 mod serve;
 mod served;
+mod strict;
 mod upstream;
 
 use std::sync::Arc;

@@ -28,6 +28,8 @@ pub struct Record {
     pub call: Option<Call>,
     pub status: u16,
     pub outcome: Outcome,
+    /// Why it is not what was asked for; words of the broker's own, nothing of the request.
+    pub reason: Option<String>,
     pub usage: Usage,
     pub cost: Microcents,
     /// The provider's counts were missing or odd, and the cost is the broker's bound.
@@ -42,10 +44,10 @@ impl Record {
         model: Option<String>,
         call: Option<Call>,
         status: u16,
-        code: &'static str,
+        (code, reason): (&'static str, &str),
     ) -> Self {
-        let outcome = Outcome::Refused(code);
+        let (outcome, reason) = (Outcome::Refused(code), Some(reason.to_owned()));
         let (usage, cost) = (Usage::default(), Microcents(0));
-        Self { model, call, status, outcome, usage, cost, estimated: false }
+        Self { model, call, status, outcome, reason, usage, cost, estimated: false }
     }
 }

@@ -12,11 +12,12 @@ const ANTHROPIC_CLIENT_TOOLS: [&str; 4] = ["bash_", "text_editor_", "computer_",
 const RESPONSES_CLIENT_TOOLS: [&str; 4] = ["function", "custom", "local_shell", "apply_patch"];
 const CHAT_CLIENT_TOOLS: [&str; 2] = ["function", "custom"];
 const OTHER_INSTRUCTION: &str = "system_instruction";
-/// Service tiers that cost the list price.
+/// Service tiers that cost the list price, by the field that names them.
 const LIST_PRICE_TIERS: [&str; 3] = ["auto", "default", "standard_only"];
+const GEMINI_LIST_PRICE_TIERS: [&str; 1] = ["standard"];
 
 pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, InspectFault> {
-    check_tier(tree)?;
+    check_tier(tree, "service_tier", &LIST_PRICE_TIERS)?;
     if tree.get("speed").is_some_and(|speed| speed.text() != Some("standard")) {
         return Err(InspectFault::Unpriced("speed"));
     }
@@ -28,9 +29,9 @@ pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
         };
         check_tools(tree, true, client_side)?;
         refuse_any(tree, &["mcp_servers"], InspectFault::ProviderEgress)?;
-        for part in ["messages", "system"].into_iter().filter_map(|key| tree.get(key)) {
-            check_sources(part)?;
-        }
+    }
+    for part in ["messages", "system"].into_iter().filter_map(|key| tree.get(key)) {
+        check_blocks(part, provider_tools)?;
     }
     let thinks = |thinking: &Json<'_>| thinking.get("type").and_then(Json::text) != Some("disabled");
     Ok(Found {
@@ -44,7 +45,7 @@ pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
 }
 
 pub(super) fn responses(tree: &Json<'_>, provider_tools: bool) -> Result<Found, InspectFault> {
-    check_tier(tree)?;
+    check_tier(tree, "service_tier", &LIST_PRICE_TIERS)?;
     // What the provider kept from before has no size here, and so no bound on its price.
     refuse_any(tree, &["previous_response_id", "conversation", "prompt"], InspectFault::Stored)?;
     if switch(tree, "background")? {
@@ -57,6 +58,7 @@ pub(super) fn responses(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
         check_grouped_tools(tree)?;
     }
     if let Some(input) = tree.get("input") {
+        check_items(input)?;
         check_parts(input, provider_tools)?;
     }
     // Null means the provider's default, and that is to keep.
@@ -77,7 +79,7 @@ pub(super) fn responses(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
 }
 
 pub(super) fn chat(tree: &Json<'_>, api: Api, provider_tools: bool) -> Result<Found, InspectFault> {
-    check_tier(tree)?;
+    check_tier(tree, "service_tier", &LIST_PRICE_TIERS)?;
     if switch(tree, "store")? {
         return Err(InspectFault::Stored("store"));
     }
@@ -127,6 +129,9 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
         return Err(InspectFault::Field("model"));
     }
     refuse_any(tree, &["cachedContent"], InspectFault::Stored)?;
+    for place in [Some(tree), config].into_iter().flatten() {
+        check_tier(place, "serviceTier", &GEMINI_LIST_PRICE_TIERS)?;
+    }
     if route.call == Call::CountGenerate && tree.get("generateContentRequest").is_some() {
         return Err(InspectFault::Field("generateContentRequest"));
     }
@@ -186,11 +191,11 @@ fn usage_edit(tree: &Json<'_>, stream: bool) -> Result<Option<Edit>, InspectFaul
     })
 }
 
-fn check_tier(tree: &Json<'_>) -> Result<(), InspectFault> {
-    match tree.get("service_tier") {
+fn check_tier(tree: &Json<'_>, field: &'static str, list_price: &[&str]) -> Result<(), InspectFault> {
+    match tree.get(field) {
         None => Ok(()),
-        Some(Json::Text(tier)) if LIST_PRICE_TIERS.contains(&&**tier) => Ok(()),
-        Some(_) => Err(InspectFault::Unpriced("service_tier")),
+        Some(Json::Text(tier)) if list_price.contains(&&**tier) => Ok(()),
+        Some(_) => Err(InspectFault::Unpriced(field)),
     }
 }
 
@@ -215,19 +220,42 @@ fn check_grouped_tools(holder: &Json<'_>) -> Result<(), InspectFault> {
     })
 }
 
-/// Anthropic: a `source` that is not carried in the request itself. What a model passed to a tool is not a request.
-fn check_sources(node: &Json<'_>) -> Result<(), InspectFault> {
-    if let Some(source) = node.get("source") {
+/// Anthropic: files the provider keeps, and a `source` that is not carried in the request itself. What a model passed to a
+/// tool is not a request.
+fn check_blocks(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault> {
+    let kind = node.get("type").and_then(Json::text).unwrap_or_default();
+    // What the provider's own tools made is named in their results.
+    let is_result = provider_tools && kind.ends_with("_output");
+    if node.get("file_id").is_some() && !is_result {
+        return Err(InspectFault::Stored("file_id"));
+    }
+    if let Some(source) = node.get("source").filter(|_| !provider_tools) {
         let kind = source.get("type").and_then(Json::text);
         // A search result names its source in text.
         if source.text().is_none() && !matches!(kind, Some("base64" | "text" | "content")) {
             return Err(InspectFault::ProviderEgress("source"));
         }
     }
-    let is_call = node.get("type").and_then(Json::text).is_some_and(|kind| kind.ends_with("tool_use"));
+    let is_call = kind.ends_with("tool_use");
     let children =
         node.entries().iter().filter(|(key, _)| !(is_call && key == "input")).map(|(_, value)| value);
-    children.chain(node.items()).try_for_each(check_sources)
+    children.chain(node.items()).try_for_each(|child| check_blocks(child, provider_tools))
+}
+
+/// Responses: an item that has an id and says neither who speaks nor what it is means one that the provider kept.
+fn check_items(input: &Json<'_>) -> Result<(), InspectFault> {
+    let is_reference = |item: &Json<'_>| {
+        let says = |key: &str| item.get(key).and_then(Json::text).is_some();
+        item.get("id").is_some() && !says("role") && !says("type")
+    };
+    match input {
+        Json::Text(_) => Ok(()),
+        Json::List(items) if items.iter().any(is_reference) => Err(InspectFault::Stored("item_reference")),
+        Json::List(_) => Ok(()),
+        Json::Null | Json::Bool(_) | Json::Whole(_) | Json::Number | Json::Map(_) => {
+            Err(InspectFault::Field("input"))
+        }
+    }
 }
 
 /// OpenAI: images and files by address or by id, tools brought by an item, and references to what the provider kept.
@@ -257,12 +285,18 @@ fn is_inline(value: &Json<'_>) -> bool {
     }
 }
 
-/// Gemini: parts by URI. What a model passed to a function is not a request.
+/// Gemini: parts by URI. What a model passed to a function, and what that answered, is not a request.
 fn check_file_data(node: &Json<'_>) -> Result<(), InspectFault> {
+    check_file_data_beside(node, None)
+}
+
+fn check_file_data_beside(node: &Json<'_>, data: Option<&str>) -> Result<(), InspectFault> {
     for (key, value) in node.entries() {
         match &**key {
             "fileData" | "file_data" => return Err(InspectFault::ProviderEgress("fileData")),
-            "functionCall" | "function_call" | "functionResponse" | "function_response" => {}
+            key if Some(key) == data => {}
+            "functionCall" | "function_call" => check_file_data_beside(value, Some("args"))?,
+            "functionResponse" | "function_response" => check_file_data_beside(value, Some("response"))?,
             _ => check_file_data(value)?,
         }
     }

@@ -31,7 +31,7 @@ impl Broker {
         let Ok(_seat) = self.seats.try_acquire() else {
             let refusal =
                 Refusal::new(429, "too_many_connections", "pond: too many connections to the broker");
-            self.tell(&Record::refused(None, None, refusal.status, refusal.code));
+            self.tell(&Record::refused(None, None, refusal.status, (refusal.code, words(&refusal))));
             return send(&mut stream, &refusal.with_header("Retry-After", "1")).await;
         };
         let mut buffer = Vec::new();
@@ -51,7 +51,7 @@ impl Broker {
             Ok(head) => head,
             Err(fault) => {
                 if let Some(refusal) = Refusal::of_head(&fault) {
-                    self.tell(&Record::refused(None, None, refusal.status, refusal.code));
+                    self.tell(&Record::refused(None, None, refusal.status, (refusal.code, words(&refusal))));
                     send(stream, &refusal).await;
                 }
                 return Next::Close;
@@ -70,7 +70,7 @@ impl Broker {
     async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: &mut S, turned: &Turned<'_>) {
         let Turned { denied, dialect, served, call } = turned;
         let model = served.map(|served| served.name.clone());
-        self.tell(&Record::refused(model, *call, denied.status, denied.code));
+        self.tell(&Record::refused(model, *call, denied.status, (denied.code, &denied.message)));
         send(stream, &denied.response(*dialect)).await;
     }
 
@@ -124,7 +124,8 @@ impl Broker {
         denied: &Denied,
         reading: Option<Reading>,
     ) -> Next {
-        self.settle(&mut admitted, &Ended::new(denied.status, Outcome::Failed(denied.code), reading));
+        let ended = Ended::new(denied.status, Outcome::Failed(denied.code), reading);
+        self.settle(&mut admitted, &Ended { reason: Some(denied.message.clone()), ..ended });
         send(stream, &denied.response(Dialect::of_call(admitted.call, admitted.served.api))).await;
         Next::Close
     }
@@ -137,6 +138,7 @@ impl Broker {
             call: Some(admitted.call),
             status: ended.status,
             outcome: ended.outcome,
+            reason: ended.reason.clone(),
             usage,
             cost,
             estimated,
@@ -154,11 +156,13 @@ struct Ended {
     outcome: Outcome,
     /// What was read of the answer; none where there was none and the provider may still charge.
     reading: Option<Reading>,
+    /// What is known of a failure.
+    reason: Option<String>,
 }
 
 impl Ended {
     const fn new(status: u16, outcome: Outcome, reading: Option<Reading>) -> Self {
-        Self { status, outcome, reading }
+        Self { status, outcome, reading, reason: None }
     }
 
     /// Settles a bill; the cost, and whether it is the broker's bound rather than the provider's report.
@@ -203,6 +207,11 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
 fn free() -> Reading {
     let usage = Usage::default();
     Reading { usage, saw_input: true, saw_output: true, complete: true, ..Reading::default() }
+}
+
+/// What a refusal says, without saying who says it.
+fn words(refusal: &Refusal) -> &str {
+    refusal.phrase.strip_prefix("pond: ").unwrap_or(&refusal.phrase)
 }
 
 /// A client that does not take its refusal has lost nothing.

@@ -20,6 +20,8 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+use super::strict::{HeadDue, StrictHeads};
+
 const MOST_IDLE: usize = 8;
 const IDLE_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -109,6 +111,7 @@ pub(super) struct Upstream {
 struct Line {
     sender: SendRequest<Full<Bytes>>,
     driver: AbortHandle,
+    head_due: HeadDue,
 }
 
 impl Drop for Line {
@@ -172,6 +175,7 @@ impl Upstream {
         request: Request<Full<Bytes>>,
         deadline: Instant,
     ) -> Result<(Response<Incoming>, Lease<'_>), (SendFault, Option<Request<Full<Bytes>>>)> {
+        line.head_due.expect();
         match tokio::time::timeout_at(deadline, line.sender.try_send_request(request)).await {
             Err(_) => Err((SendFault::Late, None)),
             Ok(Ok(response)) => Ok((response, Lease { upstream: self, line })),
@@ -190,6 +194,7 @@ impl Upstream {
             .await
             .map_err(|_| SendFault::Dial(DialFault::Late))?
             .map_err(SendFault::Tls)?;
+        let (stream, head_due) = StrictHeads::new(stream);
         let (sender, connection) = http1::Builder::new()
             .max_headers(MOST_HEADERS)
             .max_buf_size(READ_BUFFER)
@@ -198,6 +203,6 @@ impl Upstream {
             .map_err(SendFault::NotSent)?;
         // Its errors also reach whoever waits for the answer.
         let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
-        Ok(Line { sender, driver })
+        Ok(Line { sender, driver, head_due })
     }
 }

@@ -27,7 +27,7 @@ fn with_edns(mut packet: Vec<u8>) -> Vec<u8> {
 fn ask(packet: &[u8]) -> Question<'_> {
     match receive(packet) {
         Received::Ask(question) => question,
-        other @ (Received::Drop | Received::Answer(_)) => panic!("{other:?}"),
+        other @ (Received::Drop | Received::Answer(..)) => panic!("{other:?}"),
     }
 }
 
@@ -70,11 +70,33 @@ fn edns_is_answered_in_kind() {
     assert_eq!(reply[reply.len() - 11..], [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
 }
 
+/// As RFC 8467 asks of clients that hide how long their questions are.
+#[test]
+fn a_padded_question_is_one() {
+    let mut packet = with_edns(query(&[b"a", b"com"], TYPE_A, CLASS_IN));
+    let length = packet.len();
+    packet[length - 2..].copy_from_slice(&604_u16.to_be_bytes());
+    packet.extend([0, 12, 2, 88]);
+    packet.extend([0; 600]);
+    assert_eq!(ask(&packet).name().map(HostName::as_str), Ok("a.com"));
+}
+
+#[test]
+fn another_version_of_edns_is_told_which_one_is_spoken() {
+    let mut packet = with_edns(query(&[b"a", b"com"], TYPE_A, CLASS_IN));
+    let version = packet.len() - 5;
+    packet[version] = 1;
+    let mut expected = vec![0xAB, 0xCD, 0x85, 0x80, 0, 0, 0, 0, 0, 0, 0, 1];
+    expected.extend([0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(receive(&packet), Received::Answer(QueryFault::Version, expected));
+}
+
 #[test]
 fn what_is_no_single_question_is_told_so() {
     let told = |packet: &[u8], code: u8| {
         let expected = vec![0xAB, 0xCD, packet[2] & 0x79 | 0x84, 0x80 | code, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(receive(packet), Received::Answer(expected), "{packet:x?}");
+        let Received::Answer(fault, reply) = receive(packet) else { panic!("{packet:x?}") };
+        assert_eq!((fault.answer().bits(), reply), (u16::from(code), expected), "{packet:x?}");
     };
     let whole = query(&[b"a", b"com"], TYPE_A, CLASS_IN);
     for (at, value) in [(5, 0), (5, 2), (7, 1), (9, 1), (11, 2), (11, 1)] {
@@ -92,8 +114,8 @@ fn what_is_no_single_question_is_told_so() {
     told(&query(&[&[b'a'; 63][..]; 5], TYPE_A, CLASS_IN), 1);
     let mut long = with_edns(query(&[b"a"], TYPE_A, CLASS_IN));
     let length = long.len();
-    long[length - 2..].copy_from_slice(&600_u16.to_be_bytes());
-    long.extend([0; 600]);
+    long[length - 2..].copy_from_slice(&1300_u16.to_be_bytes());
+    long.extend([0; 1300]);
     told(&long, 1);
     told(&query(&[b"a", b"com"], TYPE_A, 3), 5);
     let mut update = whole.clone();
@@ -131,7 +153,7 @@ proptest! {
 fn check(packet: &[u8]) {
     let reply = match receive(packet) {
         Received::Drop => return,
-        Received::Answer(reply) => reply,
+        Received::Answer(_, reply) => reply,
         Received::Ask(question) => question.found(HERE),
     };
     assert!(reply.len() <= packet.len() + 16 && reply[..2] == packet[..2] && reply[2] & 0x80 != 0);

@@ -27,6 +27,8 @@ pub enum HeadFault {
     EmptyLine,
     #[error("a control byte stands in the head")]
     ControlByte,
+    #[error("a byte outside ASCII stands in the request line; write a host in its xn-- form")]
+    NotAscii,
     #[error("a header is folded over two lines")]
     Folded,
     #[error("the request line is not `method target version`")]
@@ -60,6 +62,7 @@ impl HeadFault {
             | Self::LineEnding
             | Self::EmptyLine
             | Self::ControlByte
+            | Self::NotAscii
             | Self::Folded
             | Self::RequestLine
             | Self::HeaderLine => Some(400),
@@ -82,6 +85,7 @@ impl HeadFault {
             Self::LineEnding => "line_ending",
             Self::EmptyLine => "empty_line",
             Self::ControlByte => "control_byte",
+            Self::NotAscii => "not_ascii",
             Self::Folded => "folded_header",
             Self::RequestLine => "request_line",
             Self::HeaderLine => "header_line",

@@ -42,7 +42,8 @@ impl Scan {
             b' ' | b'\t' if self.lines > 0 && at == self.line_start => return Err(HeadFault::Folded),
             b' '..=b'~' => {}
             b'\t' | 0x80.. if self.lines > 0 => {}
-            0..=0x1f | 0x7f.. => return Err(HeadFault::ControlByte),
+            0x80.. => return Err(HeadFault::NotAscii),
+            0..=0x1f | 0x7f => return Err(HeadFault::ControlByte),
         }
         if self.lines == 0 && self.seen - self.line_start > MAX_LINE {
             return Err(HeadFault::LineTooLong);

@@ -1,7 +1,7 @@
 //! The record book under pressure.
 
 use super::*;
-use pond_policy::egress::{Allowlist, Destination, decide};
+use pond_policy::egress::{Allowlist, DenialCode, Destination, decide};
 
 fn ledger(places: usize) -> (Ledger, mpsc::Receiver<Event>) {
     let (queue, events) = mpsc::channel(places);
@@ -58,6 +58,7 @@ fn c88_c128_a_billed_call_without_a_place_in_the_queue_is_no_refusal() {
         call: Some("messages".into()),
         status: 200,
         outcome,
+        reason: Some("why".into()),
         input_tokens: 1,
         cached_tokens: 0,
         output_tokens: 1,
@@ -74,12 +75,37 @@ fn c88_c128_a_billed_call_without_a_place_in_the_queue_is_no_refusal() {
     let (model_calls, model_refusals, model_untold) = (4, 1, 2);
     let totals =
         Totals { model_calls, model_refusals, model_untold, spent_microcents: 21, ..Totals::default() };
-    assert_eq!(ledger.summary(), [Event::Summary(totals)]);
+    let refusal = |code: &str| Refusal { code: code.into(), count: 1, rule: None, hint: "why".into() };
+    let sums = Event::ModelTotals(ModelTotals {
+        model: Some("claude".into()),
+        calls: 4,
+        input_tokens: 4,
+        cached_tokens: 0,
+        output_tokens: 4,
+        cost_microcents: 21,
+        refusals: vec![refusal("budget_cut"), refusal("unknown_key")],
+    });
+    assert_eq!(ledger.summary(), [sums.clone(), Event::Summary(totals)], "told or not, each is in the sums");
     // Nobody ends these calls any more: what was set aside for them is spent.
     ledger.unsettled(0);
     ledger.unsettled(9);
     let totals = Totals { model_untold: 3, spent_microcents: 30, ..totals };
-    assert_eq!(ledger.summary(), [Event::Summary(totals)]);
+    assert_eq!(ledger.summary(), [sums, Event::Summary(totals)]);
+}
+
+#[test]
+fn c92_different_reasons_at_one_host_are_told_apart_within_bounds() {
+    let (ledger, _events) = ledger(1);
+    for number in 0..100 {
+        for hint in ["ssh", "old", &format!("name {number}")] {
+            ledger.refused(Door::Proxy, &Denial::at_door(DenialCode::TlsExpected, "a.com:443", hint));
+        }
+    }
+    ledger.refused(Door::Proxy, &Denial::at_door(DenialCode::TlsTooOld, "a.com:443", "late"));
+    let Some(Event::Host(host)) = ledger.summary().into_iter().next() else { panic!() };
+    assert_eq!(host.refusals.len(), MAX_REASONS + 1);
+    assert_eq!(host.refusals.iter().map(|refusal| refusal.count).sum::<u64>(), 301);
+    assert_eq!((host.refusals[1].hint.as_str(), host.refusals[8].hint.as_str()), ("old", "late"));
 }
 
 #[test]

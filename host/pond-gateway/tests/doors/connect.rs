@@ -166,6 +166,7 @@ fn a_refusal_says_what_would_help() {
         target: "other.example.org:443".into(),
         code: "host_not_allowed".into(),
         rule: None,
+        address: None,
         hint: "--allow-host other.example.org".into(),
     };
     assert_eq!(gate.refused(), expected);

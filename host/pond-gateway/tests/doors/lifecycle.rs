@@ -201,7 +201,8 @@ fn finish_sums_up_and_ends_the_gateway() {
     gate.command(&Command::Finish);
     assert_eq!(gate.closed().close, Close::JobEnded);
     let up = u64::try_from(hello("sum.com").len()).unwrap();
-    let refusal = Refusal { code: "host_not_allowed".into(), count: 2, hint: "--allow-host no.com".into() };
+    let refusal =
+        Refusal { code: "host_not_allowed".into(), count: 2, rule: None, hint: "--allow-host no.com".into() };
     let no = HostTotals {
         target: "no.com:443".into(),
         allowed: 0,

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
-use pond_wire::gateway::{Door, Event, Reach, doors};
+use pond_wire::gateway::{Door, Event, Reach, Refused, doors};
 
 use super::far::{self, Says, expect};
 use super::gate::{CAPS, Gate, PATIENCE, hello, order};
@@ -59,6 +59,44 @@ fn c60_c69_the_job_learns_listed_names_only_and_nobody_is_asked() {
 }
 
 #[test]
+fn c92_what_is_no_query_is_recorded_and_a_name_without_a_port() {
+    let gate = Gate::to(&["c92.com"]);
+    let exchange = |packet: Vec<u8>| {
+        gate.job.inside(|| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.send_to(&packet, doors::DNS).unwrap();
+            socket.recv(&mut [0; 1500]).unwrap();
+        });
+        let Refused { door, target, code, .. } = gate.refused();
+        (door, target, code)
+    };
+    let told = |target: &str, code: &str| (Door::DnsUdp, target.to_owned(), code.to_owned());
+    let whole = query("c92.com.", RecordType::A);
+    let mut update = whole.clone();
+    update[2] |= 0x28;
+    for packet in [whole[..14].to_vec(), update] {
+        assert_eq!(exchange(packet), told("\"dns query\"", "request_malformed"));
+    }
+    assert_eq!(exchange(query("gitlab.com.", RecordType::A)), told("gitlab.com", "host_not_allowed"));
+}
+
+/// A port that is denied says nothing about the others.
+#[test]
+fn c60_a_deny_of_one_port_does_not_hide_the_name() {
+    let reach = Reach::Allowlist { allow: vec!["p.c60.com:8443".into()], deny: vec!["p.c60.com:443".into()] };
+    let gate = Gate::new(&order(reach, CAPS));
+    let front = vec![doors::FRONT.to_string()];
+    assert_eq!(lookup(&gate, "p.c60.com.", RecordType::A), (ResponseCode::NoError, front));
+    let _server = far::host("half.org");
+    let gate = Gate::new(&order(Reach::Internet { deny: vec!["half.org:443".into()] }, CAPS));
+    let (code, found) = lookup(&gate, "half.org.", RecordType::A);
+    assert_eq!((code, found.len()), (ResponseCode::NoError, 1));
+    assert!(matches!(gate.event(), Event::Looked(looked) if looked.host == "half.org"));
+    assert_eq!(gate.code("half.org:443"), "denied_by_rule");
+}
+
+#[test]
 fn the_responder_answers_over_tcp_too() {
     let gate = Gate::to(&["tcp.com"]);
     let mut client = gate.client(doors::DNS);
@@ -95,6 +133,12 @@ fn c52_c55_c58_c62_c63_one_bad_address_refuses_the_whole_answer() {
         far::addresses(name, addresses);
         assert_eq!(gate.code(&format!("{name}:443")), *code, "{name}");
     }
+    // c92: which address, and the rule that would have let it through.
+    far::addresses("told.c62.com", &[public, "10.0.0.1"]);
+    gate.ask(b"CONNECT told.c62.com:443 HTTP/1.1\r\n\r\n");
+    let told =
+        std::iter::repeat_with(|| gate.refused()).find(|told| told.target == "told.c62.com:443").unwrap();
+    assert_eq!((told.address, told.rule.as_deref()), (Some([10, 0, 0, 1].into()), Some("*.c62.com")));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a rule may say, and what is said about it.
 
 use super::{check_config, rule};
-use crate::egress::{HostWarningCode, lint};
+use crate::egress::{HostRule, HostWarningCode, lint};
 
 #[test]
 fn case_39_wildcards_that_cover_strangers() {
@@ -44,7 +44,7 @@ fn case_40_the_accepted_spelling_is_printed() {
         ("git.acme.com.:8443", "host_invalid", Some("git.acme.com:8443")),
         ("b\u{fc}cher.de", "host_invalid", Some("xn--bcher-kva.de")),
         ("\u{ff47}ithub.com", "host_invalid", None),
-        ("user@git.acme.com", "host_invalid", None),
+        ("user@git.acme.com", "host_invalid", Some("git.acme.com")),
         ("git.acme.com\0", "host_invalid", None),
         ("git%2eacme.com", "host_invalid", None),
         ("", "host_invalid", None),
@@ -174,6 +174,18 @@ fn cases_140_and_143_telemetry_and_relays() {
     ];
     for text in shared {
         check_config(&[(text, "host_shared", None)]);
+    }
+}
+
+#[test]
+fn case_40_credentials_in_a_rule_are_not_repeated() {
+    let fault = HostRule::parse_config("https://user:SECRET@git.acme.com").unwrap_err();
+    let (shown, better) = (fault.to_string(), fault.suggestion());
+    assert_eq!(shown, "\"...@git.acme.com\" is not a host rule: it starts with a scheme");
+    assert_eq!(better, Some("git.acme.com"));
+    for text in ["SECRET@git.acme.com", "user:SECRET@h.com/x", "[SECRET@::1]", "*.SECRET@x.*"] {
+        let shown = format!("{:?}", HostRule::parse_config(text).unwrap_err());
+        assert!(!shown.contains("SECRET") && !shown.contains("secret"), "{shown}");
     }
 }
 

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use super::{check_config, check_faults, list, rule, to, verdict};
 use crate::egress::{
     Allowlist, Basis, Denial, DenialCode, Destination, DestinationFault, HostFaultCode, HostName, HostRule,
-    NameFault, Nat64Prefix, Permit, Preset, decide, decide_internet,
+    NameFault, Nat64Prefix, Permit, Preset, decide, decide_internet, decide_name, decide_name_internet,
 };
 
 type Addresses<'a> = &'a [&'a str];
@@ -248,5 +248,31 @@ fn case_88_a_denial_is_one_printable_line_with_the_smallest_change() {
             phrase.starts_with("pond: ") && phrase.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
             "{phrase}"
         );
+    }
+}
+
+#[test]
+fn case_60_a_name_is_known_where_any_port_of_it_may_be_reached() {
+    let name = |text: &str| HostName::parse(text).unwrap();
+    let port = |permit: Result<Permit, Denial>| permit.unwrap().port().get();
+    let listed = list(&["p.acme.com:8443", "q.acme.com"], &["p.acme.com:443", "q.acme.com:443"]);
+    assert_eq!(port(decide_name(&listed, &name("p.acme.com"))), 8443);
+    let denied = decide_name(&listed, &name("q.acme.com")).unwrap_err();
+    assert_eq!((denied.code(), denied.host()), (DenialCode::DeniedByRule, "q.acme.com"));
+    let unlisted = decide_name(&listed, &name("gitlab.com")).unwrap_err();
+    let hint = "--allow-host gitlab.com, for HTTPS: ssh and other protocols are not carried";
+    assert_eq!((unlisted.host(), unlisted.hint()), ("gitlab.com", hint));
+
+    let closed: Vec<String> = (1..=9).chain([443]).map(|port| format!("x.com:{port}")).collect();
+    let closed: Vec<&str> = closed.iter().map(String::as_str).chain(["y.com"]).collect();
+    let open = list(&[], &closed);
+    assert_eq!(port(decide_name_internet(&open, &name("x.com"))), 10);
+    assert_eq!(port(decide_name_internet(&open, &name("z.com"))), 443);
+    for (text, code) in [
+        ("y.com", DenialCode::DeniedByRule),
+        ("a.internal", DenialCode::SpecialName),
+        ("api.openai.com", DenialCode::HostNotAllowed),
+    ] {
+        assert_eq!(decide_name_internet(&open, &name(text)).unwrap_err().code(), code, "{text}");
     }
 }

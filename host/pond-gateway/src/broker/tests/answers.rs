@@ -103,7 +103,13 @@ async fn c118_broken_answers_are_502_and_nothing_is_relayed() {
         "HTTP/1.1 1000 Odd\r\n\r\n".to_owned(),
         "HTTP/1.1 200 OK\r\nx: a\0b\r\n\r\n".to_owned(),
         "HTTP/1.1 200 OK\r\nx: a\rb\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nrequest-id: a\nx-request-id: b\r\ncontent-length: 2\r\n\r\n{}".to_owned(),
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nrequest-id: a\n\n{}".to_owned(),
+        "HTTP/1.1 200 OK\ncontent-length: 2\r\n\r\n{}".to_owned(),
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\na: b\nc: d\r\ncontent-length: 0\r\n\r\n"
+            .to_owned(),
         format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(200)),
+        "\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_owned(),
         "SSH-2.0-OpenSSH\r\n".to_owned(),
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n".to_owned(),
     ] {
@@ -111,6 +117,20 @@ async fn c118_broken_answers_are_502_and_nothing_is_relayed() {
         let world = World::new(move |_| Reply::Close(vec![reply.clone()])).await;
         let answer = world.ask(0, "/v1/messages", STREAM).await;
         assert!(answer.starts_with("HTTP/1.1 502 pond: "), "{head:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn c118_an_early_hint_is_not_the_answer_and_its_lines_are_no_fault() {
+    let world = World::new(|_| {
+        let hint = b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n".to_vec();
+        let body = "{\n\n\r}";
+        Reply::Send(vec![hint, response("200 OK", "content-type: application/json\r\n", body)])
+    })
+    .await;
+    for _ in 0..2 {
+        let answer = world.ask(0, "/v1/messages", STREAM).await;
+        assert_eq!(parts(&answer), ("HTTP/1.1 200 OK", "{\n\n\r}"));
     }
 }
 

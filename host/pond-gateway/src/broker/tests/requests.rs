@@ -188,6 +188,12 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
         r#""messages":[{"content":[{"type":"tool_result","content":[{"type":"document","source":{"type":"file","file_id":"f"}}]}]}]"#,
         "provider_egress",
     ),
+    (
+        0,
+        "/v1/messages",
+        r#""messages":[{"content":[{"type":"container_upload","file_id":"f"}]}]"#,
+        "provider_storage",
+    ),
     (0, "/v1/messages", r#""service_tier":"priority""#, "unpriced_option"),
     (0, "/v1/messages", r#""speed":"fast""#, "unpriced_option"),
     (0, "/v1/messages", r#""inference_geo":"us""#, "unpriced_option"),
@@ -234,6 +240,14 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
         "provider_egress",
     ),
     (1, "/v1/responses", r#""input":[{"type":"item_reference","id":"x"}]"#, "provider_storage"),
+    (1, "/v1/responses", r#""input":[{"id":"msg_x"}]"#, "provider_storage"),
+    (
+        1,
+        "/v1/responses",
+        r#""input":[{"role":"user","content":"x"},{"type":null,"id":"m"}]"#,
+        "provider_storage",
+    ),
+    (1, "/v1/responses", r#""input":[{"type":7,"role":null,"id":"m"}]"#, "provider_storage"),
     (1, "/v1/responses", r#""background":true"#, "provider_storage"),
     (1, "/v1/responses", r#""store":true"#, "provider_storage"),
     (1, "/v1/responses", r#""previous_response_id":"r""#, "provider_storage"),
@@ -269,6 +283,16 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
         "provider_egress",
     ),
     (2, "/v1beta/models/gemini-2.5-pro:generateContent", r#""cachedContent":"c""#, "provider_storage"),
+    (
+        2,
+        GENERATE,
+        r#""contents":[{"parts":[{"functionResponse":{"response":{},"parts":[{"fileData":{"fileUri":"u"}}]}}]}]"#,
+        "provider_egress",
+    ),
+    (2, GENERATE, r#""contents":[{"parts":[{"function_call":{"file_data":{}}}]}]"#, "provider_egress"),
+    (2, GENERATE, r#""serviceTier":"priority""#, "unpriced_option"),
+    (2, GENERATE, r#""serviceTier":{"0":"flex"}"#, "unpriced_option"),
+    (2, GENERATE, r#""generationConfig":{"serviceTier":"flex"}"#, "unpriced_option"),
 ];
 
 #[tokio::test]
@@ -292,6 +316,7 @@ const MISSHAPEN: &[(usize, &str, &str)] = &[
     (1, "/v1/responses", r#""tools":{"type":"web_search"}"#),
     (1, "/v1/responses", r#""tools":[{"type":"namespace","tools":{"type":"web_search"}}]"#),
     (1, "/v1/responses", r#""input":[{"type":"additional_tools","tools":{"type":"web_search"}}]"#),
+    (1, "/v1/responses", r#""input":{"id":"msg_x"}"#),
     (1, "/v1/chat/completions", r#""tools":"web_search""#),
     (1, "/v1/chat/completions", r#""modalities":"audio""#),
     (1, "/v1/chat/completions", r#""modalities":{"0":"audio"}"#),
@@ -332,11 +357,37 @@ async fn c109_the_client_s_own_tools_and_inline_pictures_pass() {
     assert_eq!(world.seen()[0].text(), body);
     let body = r#"{"contents":[],"system_instruction":{"parts":[{"text":"a"}]},"generationConfig":{"maxOutputTokens":9}}"#;
     assert!(world.ask(2, GENERATE, body).await.starts_with("HTTP/1.1 200 "), "as LiteLLM spells it");
+    let body = r#"{"serviceTier":"standard","contents":[{"parts":[{"functionResponse":{"response":{"fileData":"x"}}},
+        {"functionCall":{"args":{"fileData":1}}}]}]}"#;
+    assert!(world.ask(2, GENERATE, body).await.starts_with("HTTP/1.1 200 "), "a function's own fields");
+    let body =
+        r#"{"model":"gpt-5","input":[{"role":"user","id":"a","content":"x"},{"type":"reasoning","id":"b"}]}"#;
+    assert!(
+        world.ask(1, "/v1/responses", body).await.starts_with("HTTP/1.1 200 "),
+        "items that say what they are"
+    );
+}
+
+#[tokio::test]
+async fn c109_provider_tools_open_the_provider_s_tools_and_not_its_files() {
     let mut order = order(pond_policy::model::Microcents::from_cents(5000));
     order.models[0].provider_tools = true;
     let open = World::with(order, |_| json_ok(ANSWER)).await;
-    let body = r#"{"model":"claude-sonnet-4-5","max_tokens":9,"tools":[{"type":"web_search_20250305"}]}"#;
-    assert!(open.ask(0, "/v1/messages", body).await.starts_with("HTTP/1.1 200 "));
+    let message = |rest: &str| format!(r#"{{"model":"claude-sonnet-4-5","max_tokens":9,{rest}}}"#);
+    for block in [
+        r#"{"type":"container_upload","file_id":"f"}"#,
+        r#"{"type":"document","source":{"type":"file","file_id":"f"}}"#,
+    ] {
+        let body = message(&format!(r#""messages":[{{"content":[{block}]}}]"#));
+        refused(&open, &with_key("/v1/messages", 0, &body), 403, "provider_storage").await;
+    }
+    for field in [
+        r#""tools":[{"type":"web_search_20250305"}]"#,
+        r#""messages":[{"content":[{"type":"code_execution_output","file_id":"made_by_it"}]}]"#,
+    ] {
+        let answer = open.ask(0, "/v1/messages", &message(field)).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{field}: {answer}");
+    }
 }
 
 /// As Codex sends them: groups of functions, in the body for some models and in an item of the input for others.
