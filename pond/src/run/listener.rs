@@ -182,6 +182,7 @@ fn asked(event: &Event) -> Option<JobAnswer> {
         | Event::RulesReplaced
         | Event::RulesRefused { .. }
         | Event::Host(_)
+        | Event::ModelTotals(_)
         | Event::Summary(_) => None,
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn wish(program: &str, agent: Option<Agent>) -> Wish<'_> {
-        Wish { model: "main", max_cost_cents: 1, program, agent, key: Key::OfOperator }
+        Wish { model: "main", money: Money::Cents(1), program, agent, key: Key::OfOperator }
     }
 
     #[test]
