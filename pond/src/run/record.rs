@@ -94,7 +94,9 @@ fn dated(line: &impl Serialize, now: Timestamp) -> serde_json::Result<Map<String
     let mut dated = Map::from_iter([("at".to_owned(), Value::String(format!("{now:.3}")))]);
     match serde_json::to_value(line)? {
         Value::Object(fields) => dated.extend(fields),
-        name => drop(dated.insert("event".to_owned(), name)),
+        name @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            dated.insert("event".to_owned(), name);
+        }
     }
     Ok(dated)
 }
