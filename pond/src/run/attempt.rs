@@ -137,10 +137,8 @@ impl Attempt<'_> {
         // Everything up to the launch happens while a native launcher makes namespaces and a disk.
         crate::runs::clean_up(provider.state())?;
         let directory = provider.state().runs().join(self.record.job().as_str());
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&directory)
-            .with_context(|| format!("making {}", directory.display()))?;
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
+        made.with_context(|| format!("making {}", directory.display()))?;
         let mut out = self
             .request
             .out

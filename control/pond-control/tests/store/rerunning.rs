@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use pond_control::store::{
-    Action, Actor, Ballot, Completed, Completion, Offer, Outcome, Place, Spent, Standing, WorkerId, WorkerState,
+    Action, Actor, Ballot, Completed, Completion, Offer, Outcome, Place, Spent, Standing, WorkerId,
+    WorkerState,
 };
 use pond_policy::stage::State;
 use pond_policy::tier::Tier;
