@@ -38,7 +38,7 @@ pub(super) enum Show {
 /// How watching ended.
 #[derive(Debug)]
 pub(super) enum Watched {
-    Over(RunView),
+    Over(Box<RunView>),
     /// Somebody interrupted this command; the run goes on.
     Interrupted,
     /// Nobody reads what is shown.
@@ -115,7 +115,7 @@ impl Watch<'_> {
         loop {
             let Ok(happening) = tokio::time::timeout(LOOK, from.recv()).await else {
                 if let Some(over) = self.look().await? {
-                    return Ok(Watched::Over(over));
+                    return Ok(Watched::Over(Box::new(over)));
                 }
                 continue;
             };
@@ -148,7 +148,7 @@ impl Watch<'_> {
                 Ok(Some(happening)) => self.hear(happening)?,
             }
         }
-        Ok(Watched::Over(view(self.server, &self.run).await?))
+        Ok(Watched::Over(Box::new(view(self.server, &self.run).await?)))
     }
 
     fn hear(&mut self, happening: Happening) -> anyhow::Result<()> {
