@@ -83,6 +83,8 @@ fn serve() -> Result<(), Fault> {
                 }
                 Some(Request::Launch(launch)) => {
                     enter::launch(prepared.take(), &launch);
+                    // Or the next sandbox's process would hold this one's streams and lifeline open.
+                    drop(launch);
                     if ahead.is_none() && is_quiet(&socket)? {
                         ahead = Ahead::make().ok();
                     }
