@@ -54,7 +54,8 @@ pub(crate) fn residue(state: &Path, daemon: Option<Pid>, known: &BTreeSet<String
     }
     found.extend(cgroups(known).into_iter().map(|group| format!("control group {}", group.display())));
     if let Some(daemon) = daemon {
-        found.extend(below(daemon, "job").into_iter().map(|pid| format!("job {pid:?}")));
+        // One waits for the next job, and holds nothing of any.
+        found.extend(below(daemon, "job").into_iter().skip(1).map(|pid| format!("job {pid:?}")));
         found.extend(below(daemon, "gateway").into_iter().map(|pid| format!("gateway {pid:?}")));
     }
     found
