@@ -12,7 +12,7 @@ use crate::output;
 /// A variable: its name, what it may be, what holds without it, what it does.
 struct Variable(&'static str, &'static str, &'static str, &'static str);
 
-const VARIABLES: [Variable; 14] = [
+const VARIABLES: [Variable; 18] = [
     Variable(
         "POND_REQUIRE_SANDBOX",
         "`true`, `1`, `yes`, `on`; `false`, `0`, `no`, `off`; any case",
@@ -60,6 +60,30 @@ const VARIABLES: [Variable; 14] = [
         "`pond_api_…`",
         "the one kept with `pond token save`",
         "what commands show the control plane",
+    ),
+    Variable(
+        "POND_OFFER_TIME",
+        "a time, 1s to 7d",
+        "`10s`",
+        "how long a control plane waits for a worker's word that it starts a job",
+    ),
+    Variable(
+        "POND_LEASE_TIME",
+        "a time, 1s to 7d",
+        "`60s`",
+        "how long it waits for the next sign of life; then the job goes to another",
+    ),
+    Variable(
+        "POND_GRACE_TIME",
+        "a time, 1s to 7d",
+        "`60s`",
+        "what a job gets beyond its own time limit to end and report",
+    ),
+    Variable(
+        "POND_UNMATCHED_TIME",
+        "a time, 1s to 7d",
+        "`1h`",
+        "how long a stage that no worker may take waits before it fails",
     ),
     Variable(
         "POND_CONTAINER_TRANSFER",

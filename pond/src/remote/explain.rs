@@ -241,7 +241,7 @@ mod tests {
              test cancelled: needs edit, which was cancelled\n    why       needs_failed\n    what now  look at the stage it needs\n\n"
         );
         assert!(text.starts_with(&expected), "{text}");
-        assert!(text.contains("max_cost_cents") && text.lines().count() == 11, "{text}");
+        assert!(text.contains("max_cost_cents") && text.lines().count() == 12, "{text}");
     }
 
     #[test]

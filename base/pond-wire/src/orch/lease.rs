@@ -37,6 +37,7 @@ pub struct Heartbeat {
     pub egress_bytes: u64,
     pub output_bytes: u64,
     /// The model's door needs more money than the job was lent.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub wanted: Option<Wanted>,
 }
 

@@ -92,7 +92,7 @@ pub(crate) async fn a_job_that_is_lost_again_and_again_is_given_up(world: &mut W
         worker.decline(&offer, Declined::Lost {}).await.unwrap();
         assert_eq!(worker.decline(&offer, Declined::Lost {}).await, Err("lease_stale".to_owned()));
     }
-    let reason = "too many workers were lost on it".to_owned();
+    let reason = "too many workers were lost on it [poisoned]".to_owned();
     assert_eq!(world.stage(&run).await, ("failed".to_owned(), reason));
     let id = WorkerId::parse(&worker.name).unwrap();
     let state = world.plane.store.worker(&id).await.unwrap().unwrap().state;

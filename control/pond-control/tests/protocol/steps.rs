@@ -83,7 +83,7 @@ impl Play {
             }
             Act::Beat => {
                 if let Some(offer) = held {
-                    worker.heartbeat(offer, 1).await.map(drop).unwrap_or_default();
+                    worker.heartbeat(offer, 0).await.map(drop).unwrap_or_default();
                 }
             }
             Act::Finish => {
@@ -121,7 +121,7 @@ impl Play {
         let worker = &mut self.workers[who];
         // Output under a lease that is over is refused, and then there is nothing to complete.
         let goes_on = pond_wire::orch::Verdict::Continue { lease_seconds: 60, lent_microcents: 0 };
-        if worker.heartbeat(offer, 1).await != Ok(goes_on) {
+        if worker.heartbeat(offer, 0).await != Ok(goes_on) {
             return;
         }
         let envelope = finished(worker, offer).await;
