@@ -41,8 +41,14 @@ async fn whole_job(world: &World, worker: &mut Worker) -> (Offer, Vec<Sent>) {
     let offer = worker.begun().await;
     let named = lease(&offer);
     let Source::Bundle { token } = offer.source.clone() else { panic!("no bundle") };
-    let beat =
-        json!({"version": 1, "lease": named, "cost_microcents": 1, "egress_bytes": 0, "output_bytes": 0});
+    let beat = orch::Heartbeat {
+        version: Version,
+        lease: named.clone(),
+        cost_microcents: 1,
+        egress_bytes: 0,
+        output_bytes: 0,
+        wanted: None,
+    };
     let mut calls = vec![
         worker.polling().0,
         worker.signed(Route::Acknowledge, &orch::Acknowledge { version: Version, lease: named.clone() }).0,
