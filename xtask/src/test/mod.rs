@@ -140,7 +140,7 @@ impl Shop {
 struct Outcome {
     part: Part,
     took: Duration,
-    passed: bool,
+    failure: Option<anyhow::Error>,
 }
 
 /// gVisor as the tests have it, for whoever measures it.
@@ -193,26 +193,36 @@ pub(crate) fn run(root: &Path, only: &[Part]) -> Result<bool> {
         println!("[{number}/{}] {}: {}", chosen.len(), part.name(), part.purpose());
         let started = Instant::now();
         let result = Shop::open(root, part).and_then(|shop| part.run(&shop));
-        if let Err(error) = &result {
-            println!("{error:#}\n    FAILED; repeat with `cargo xtask test --only {}`", part.name());
+        if result.is_err() {
+            println!("    FAILED; repeat with `cargo xtask test --only {}`", part.name());
         }
-        outcomes.push(Outcome { part, took: started.elapsed(), passed: result.is_ok() });
+        outcomes.push(Outcome { part, took: started.elapsed(), failure: result.err() });
     }
     println!("\n{}", summary(&outcomes));
-    Ok(outcomes.iter().all(|outcome| outcome.passed))
+    Ok(outcomes.iter().all(|outcome| outcome.failure.is_none()))
 }
 
+/// Why parts failed comes last but for the table: whoever sees only the end of a run sees that.
 fn summary(outcomes: &[Outcome]) -> String {
+    let why = |outcome: &Outcome| {
+        outcome.failure.as_ref().map(|error| format!("{} failed: {error:#}\n", outcome.part.name()))
+    };
     let row = |outcome: &Outcome| {
-        let verdict = if outcome.passed { "ok" } else { "FAILED" };
+        let verdict = if outcome.failure.is_none() { "ok" } else { "FAILED" };
         format!("{:<18}{verdict:<8}{:>8.1} s", outcome.part.name(), outcome.took.as_secs_f64())
     };
-    let failed = outcomes.iter().filter(|outcome| !outcome.passed).count();
+    let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some()).count();
     let closing = match failed {
         0 => format!("all {} parts passed", outcomes.len()),
         failed => format!("{failed} of {} parts failed", outcomes.len()),
     };
-    outcomes.iter().map(row).chain([closing]).collect::<Vec<_>>().join("\n")
+    outcomes
+        .iter()
+        .filter_map(why)
+        .chain(outcomes.iter().map(row))
+        .chain([closing])
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn doc(shop: &Shop) -> Result<()> {
@@ -227,11 +237,11 @@ mod tests {
 
     #[test]
     fn the_summary_counts_what_failed() {
-        let outcome = |part, passed| Outcome { part, took: Duration::from_millis(1500), passed };
-        let expected =
-            "fmt               ok           1.5 s\nclippy            FAILED       1.5 s\n1 of 2 parts failed";
-        assert_eq!(summary(&[outcome(Part::Fmt, true), outcome(Part::Clippy, false)]), expected);
-        assert!(summary(&[outcome(Part::Fmt, true)]).ends_with("all 1 parts passed"));
+        let outcome = |part, failure| Outcome { part, took: Duration::from_millis(1500), failure };
+        let expected = "clippy failed: a lint\n\nfmt               ok           1.5 s\nclippy            FAILED       1.5 s\n1 of 2 parts failed";
+        let failed = outcome(Part::Clippy, Some(anyhow::anyhow!("a lint")));
+        assert_eq!(summary(&[outcome(Part::Fmt, None), failed]), expected);
+        assert!(summary(&[outcome(Part::Fmt, None)]).ends_with("all 1 parts passed"));
     }
 
     #[test]
