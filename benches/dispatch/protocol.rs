@@ -24,13 +24,17 @@ use pond_seal::enroll::{Identity, JoinToken, Joined, answer};
 use pond_seal::key::{PublicKey, SigningKey};
 use pond_seal::offer::{Addressee, Offer, SignedOffer};
 use pond_seal::request::{HEADER, Request, RequestNonce, SignedHead};
-use pond_seal::result::{self, FileDigest, Output, RunResult};
+use pond_seal::result::{self, FileDigest};
 use pond_seal::statement::Statement;
 use pond_seal::vault::KeyRing;
 use pond_wire::orch::{self, Blob, Few, Hash, Id, Lease, Route, Version};
-use pond_wire::tree::{Entry, Moment as Changed};
 use serde::Serialize;
 use tower::ServiceExt as _;
+
+#[path = "../../control/pond-control/tests/protocol/said.rs"]
+mod said;
+
+use said::{MANIFEST, digest, packed, said};
 
 const DOCUMENT: &str = "project: acme\nstages:\n  - name: noop\n    executor:\n      kind: swarm\n      command: [\"true\"]\n      timeout: 100s\n      sandbox: {profile: untrusted-code-write}\n";
 const CAN: &str = "sandbox.native";
@@ -162,7 +166,8 @@ impl Worker {
         let lease = Lease { job: Id::try_from(offer.job.clone()).unwrap(), epoch: offer.lease_epoch };
         let begin = orch::Acknowledge { version: Version, lease: lease.clone() };
         let _: (orch::AcknowledgeReply, _) = self.call(Route::Acknowledge, &begin).await;
-        let packed = packed();
+        // Of a job that changed nothing.
+        let packed = packed(b"", MANIFEST);
         let mut chain = Chain::begin(&offer.job, offer.lease_epoch, result::Stream::Result);
         let link = chain.extend(&packed);
         let chunk = orch::Chunk {
@@ -175,46 +180,11 @@ impl Worker {
             head: Hash::try_from(link.head.to_string()).unwrap(),
         };
         let _: (orch::ChunkReply, _) = self.call(Route::Chunks, &chunk).await;
-        let statement = Statement { subject: Digest::of(MANIFEST), result: said(offer, &packed) };
+        let FileDigest { sha256, bytes } = digest(&packed);
+        let log = result::Log { stream: result::Stream::Result, sha256, bytes, truncated: false };
+        let statement = Statement { subject: Digest::of(MANIFEST), result: said(offer, b"", vec![log]) };
         let statement = Blob::new(statement.sign(&self.identity.signing).unwrap()).unwrap();
         let complete = orch::Complete { version: Version, lease, statement };
         let _: (orch::CompleteReply, _) = self.call(Route::Complete, &complete).await;
     }
-}
-
-const CHANGES: &[u8] = b"[]";
-const MANIFEST: &[u8] = b"{}";
-
-/// The packed result of a job that changed nothing.
-fn packed() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, content) in
-        [("changes.json", CHANGES), ("changes.patch", b"".as_slice()), ("manifest.json", MANIFEST)]
-    {
-        let (name, modified) = (name.as_bytes().to_vec(), Changed { seconds: 0, nanos: 0 });
-        let size = u64::try_from(content.len()).unwrap();
-        bytes.extend(Entry::File { name, mode: 0o644, modified, size }.encode().unwrap());
-        bytes.extend(content);
-    }
-    bytes.extend(Entry::Leave { mode: 0o755 }.encode().unwrap());
-    bytes
-}
-
-fn digest(bytes: &[u8]) -> FileDigest {
-    FileDigest { sha256: Digest::of(bytes), bytes: u64::try_from(bytes.len()).unwrap() }
-}
-
-fn said(offer: &Offer, packed: &[u8]) -> RunResult {
-    let sample = include_str!("../../control/pond-control/tests/protocol/said.json")
-        .replace("$JOB", &offer.job)
-        .replace("$WORKER", &offer.worker)
-        .replace("$TREE", &offer.input.to_string())
-        .replace("$POLICY", &offer.policy.to_string());
-    let mut said: RunResult = serde_json::from_str(&sample).unwrap();
-    said.job.attempt = offer.attempt;
-    said.job.lease.as_mut().unwrap().epoch = offer.lease_epoch;
-    said.output = Output::Collected { changed: 0, rejected: 0, changes: digest(CHANGES), patch: digest(b"") };
-    let FileDigest { sha256, bytes } = digest(packed);
-    said.logs = vec![result::Log { stream: result::Stream::Result, sha256, bytes, truncated: false }];
-    said
 }

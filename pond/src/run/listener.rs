@@ -102,11 +102,9 @@ impl Listener {
             self.pass_on(&event, &mut traffic);
             let last = matches!(event, Event::Summary(_));
             let costs = matches!(event, Event::Model(_) | Event::Closed(_));
-            let short = asked(&event);
             traffic.take(event);
-            if let Some(daemon) = &mut self.daemon {
-                let spent = costs.then(|| traffic.spent());
-                spent.iter().chain(&short).for_each(|told| daemon.tell(told));
+            if let Some(daemon) = self.daemon.as_mut().filter(|_| costs) {
+                daemon.tell(&traffic.spent());
             }
             if last {
                 return Ok(traffic);
@@ -142,12 +140,18 @@ impl Listener {
         }
     }
 
-    /// To whoever asked for other rules.
+    /// To whoever asked for other rules, or gave the job out.
     fn pass_on(&mut self, event: &Event, traffic: &mut Traffic) {
-        let Some(counter) = &mut self.counter else { return };
+        let (counter, daemon) = (self.counter.as_mut(), self.daemon.as_mut());
         match event {
-            Event::RulesReplaced => traffic.changes.extend(counter.replaced()),
-            Event::RulesRefused { reason } => counter.not_replaced(reason),
+            Event::RulesReplaced => traffic.changes.extend(counter.and_then(Counter::replaced)),
+            Event::RulesRefused { reason } => {
+                counter.into_iter().for_each(|counter| counter.not_replaced(reason))
+            }
+            &Event::Short { least_microcents, most_microcents } => {
+                let short = JobAnswer::Short { least_microcents, most_microcents };
+                daemon.into_iter().for_each(|daemon| daemon.tell(&short));
+            }
             Event::Serving
             | Event::Failed { .. }
             | Event::Refused(_)
@@ -156,33 +160,9 @@ impl Listener {
             | Event::Opened(_)
             | Event::Closed(_)
             | Event::Model(_)
-            | Event::Short { .. }
             | Event::Host(_)
             | Event::ModelTotals(_)
             | Event::Summary(_) => {}
         }
-    }
-}
-
-/// What is asked of whoever gave the job out.
-fn asked(event: &Event) -> Option<JobAnswer> {
-    match event {
-        Event::Short { least_microcents, most_microcents } => {
-            let (least_microcents, most_microcents) = (*least_microcents, *most_microcents);
-            Some(JobAnswer::Short { least_microcents, most_microcents })
-        }
-        Event::Serving
-        | Event::Failed { .. }
-        | Event::Refused(_)
-        | Event::Flood { .. }
-        | Event::Looked(_)
-        | Event::Opened(_)
-        | Event::Closed(_)
-        | Event::Model(_)
-        | Event::RulesReplaced
-        | Event::RulesRefused { .. }
-        | Event::Host(_)
-        | Event::ModelTotals(_)
-        | Event::Summary(_) => None,
     }
 }

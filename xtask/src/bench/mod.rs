@@ -51,9 +51,8 @@ pub(crate) struct NativeArgs {
     /// 10,000 launches in sequence instead of 2,000
     #[arg(long)]
     long: bool,
-    /// Measure only this (may be given several times)
-    #[arg(long, value_name = "WHAT")]
-    only: Vec<What>,
+    #[command(flatten)]
+    only: Only<What>,
     /// Where the table and the chart are written
     #[arg(long, value_name = "DIR", default_value = "docs/bench")]
     out: PathBuf,
@@ -74,10 +73,6 @@ enum What {
 }
 
 impl NativeArgs {
-    fn wants(&self, what: What) -> bool {
-        self.only.is_empty() || self.only.contains(&what)
-    }
-
     fn sequence(&self) -> u32 {
         if self.long { 10_000 } else { 2_000 }
     }
@@ -88,7 +83,27 @@ impl NativeArgs {
         if self.long {
             command.push_str(" --long");
         }
-        for what in self.only.iter().filter_map(ValueEnum::to_possible_value) {
+        self.only.repeat(command)
+    }
+}
+
+/// What of a benchmark is asked for; all of it where nothing is named.
+#[derive(Debug, Args)]
+struct Only<What: ValueEnum + Send + Sync + 'static> {
+    /// Measure only this (may be given several times)
+    #[arg(long = "only", value_name = "WHAT")]
+    named: Vec<What>,
+}
+
+impl<What: ValueEnum + PartialEq + std::fmt::Debug + Send + Sync + 'static> Only<What> {
+    /// Whether this is to be measured; says so when it is.
+    fn asks_for(&self, what: &What) -> Option<()> {
+        (self.named.is_empty() || self.named.contains(what)).then(|| println!("{what:?} …"))
+    }
+
+    /// The command that asks for the same.
+    fn repeat(&self, mut command: String) -> String {
+        for what in self.named.iter().filter_map(ValueEnum::to_possible_value) {
             command.push_str(&format!(" --only {}", what.get_name()));
         }
         command
@@ -107,7 +122,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
 
 fn native(root: &Path, args: &NativeArgs) -> Result<bool> {
     let stand = Stand::set_up(root, "native", &stand::FOR_NATIVE)?;
-    let measure = |what: What| args.wants(what).then(|| println!("{what:?} …"));
+    let measure = |what: What| args.only.asks_for(&what);
     let findings = Findings {
         facts: report::Facts::of(&stand, args.command())?,
         launch: measure(What::Launch).map(|()| launch::measure(&stand, args.runs)).transpose()?,

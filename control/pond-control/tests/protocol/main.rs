@@ -18,6 +18,7 @@ mod quorum;
 mod relayed;
 mod results;
 mod routes;
+mod said;
 mod secrets;
 #[path = "../store/server.rs"]
 #[expect(dead_code, reason = "the tests of the store need more of it")]

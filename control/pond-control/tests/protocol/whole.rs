@@ -7,55 +7,28 @@ use pond_policy::settings::Settings;
 use pond_seal::Digest;
 use pond_seal::bundle::{DataKey, Decrypting, Encrypting};
 use pond_seal::offer::{Offer, Source};
-use pond_seal::result::{self, FileDigest, InputKind, Output, RunResult};
+use pond_seal::result::{self, RunResult};
 use pond_seal::secret::Secret;
 use pond_wire::orch;
-use pond_wire::tree::{Entry, Moment as Changed};
 
+use super::said;
+pub(crate) use super::said::{MANIFEST, digest};
 use super::worker::Worker;
 use super::world::{World, clock, document, plain, project};
 
 pub(crate) const PATCH: &[u8] = b"--- a\n+++ b\n";
-pub(crate) const CHANGES: &[u8] = b"[]";
-pub(crate) const MANIFEST: &[u8] = b"{}";
-
 /// The packed result of a job: its three files.
 pub(crate) fn packed() -> Vec<u8> {
     packed_with(MANIFEST)
 }
 
 pub(crate) fn packed_with(manifest: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, content) in [("changes.json", CHANGES), ("changes.patch", PATCH), ("manifest.json", manifest)]
-    {
-        let (name, modified) = (name.as_bytes().to_vec(), Changed { seconds: 0, nanos: 0 });
-        let size = u64::try_from(content.len()).unwrap();
-        bytes.extend(Entry::File { name, mode: 0o644, modified, size }.encode().unwrap());
-        bytes.extend(content);
-    }
-    bytes.extend(Entry::Leave { mode: 0o755 }.encode().unwrap());
-    bytes
-}
-
-pub(crate) fn digest(bytes: &[u8]) -> FileDigest {
-    FileDigest { sha256: Digest::of(bytes), bytes: u64::try_from(bytes.len()).unwrap() }
+    said::packed(PATCH, manifest)
 }
 
 /// What an honest worker says of a job that did well.
 pub(crate) fn said(offer: &Offer, logs: Vec<result::Log>) -> RunResult {
-    let sample = include_str!("said.json")
-        .replace("$JOB", &offer.job)
-        .replace("$WORKER", &offer.worker)
-        .replace("$TREE", &offer.input.to_string())
-        .replace("$POLICY", &offer.policy.to_string());
-    let mut said: RunResult = serde_json::from_str(&sample).unwrap();
-    said.job.attempt = offer.attempt;
-    said.job.lease.as_mut().unwrap().epoch = offer.lease_epoch;
-    assert_eq!(said.input.kind, InputKind::Bundle);
-    said.output =
-        Output::Collected { changed: 1, rejected: 0, changes: digest(CHANGES), patch: digest(PATCH) };
-    said.logs = logs;
-    said
+    said::said(offer, PATCH, logs)
 }
 
 /// Output, result and statement of a job that was begun.

@@ -15,7 +15,7 @@ use super::driver::Driver;
 use super::race::Row;
 use super::stand::{self, Stand};
 use super::stats::Sample;
-use super::{chart, report, write};
+use super::{Only, chart, report, write};
 use page::Page;
 use roles::Up;
 
@@ -36,9 +36,8 @@ pub(crate) struct DispatchArgs {
     /// Runs that wait when four workers begin
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     queue: u32,
-    /// Measure only this (may be given several times)
-    #[arg(long, value_name = "WHAT")]
-    only: Vec<What>,
+    #[command(flatten)]
+    only: Only<What>,
     /// Where the table and the chart are written
     #[arg(long, value_name = "DIR", default_value = "docs/bench")]
     out: PathBuf,
@@ -57,20 +56,13 @@ enum What {
 }
 
 impl DispatchArgs {
-    fn wants(&self, what: What) -> bool {
-        self.only.is_empty() || self.only.contains(&what)
-    }
-
     /// The command that repeats this.
     fn command(&self) -> String {
         let Self { runs, jobs, workers, rounds, queue, .. } = self;
-        let mut command = format!(
+        let command = format!(
             "cargo xtask bench dispatch --runs {runs} --jobs {jobs} --workers {workers} --rounds {rounds} --queue {queue}"
         );
-        for what in self.only.iter().filter_map(ValueEnum::to_possible_value) {
-            command.push_str(&format!(" --only {}", what.get_name()));
-        }
-        command
+        self.only.repeat(command)
     }
 }
 
@@ -85,7 +77,7 @@ pub(super) fn run(root: &Path, args: &DispatchArgs) -> Result<()> {
     let stand = Stand::set_up(root, "dispatch", &stand::FOR_DISPATCH)?;
     stand.add("pond-control", "dispatch")?;
     let facts = report::Facts::of(&stand, args.command())?;
-    let measure = |what: What| args.wants(what).then(|| println!("{what:?} …"));
+    let measure = |what: What| args.only.asks_for(&what);
     let page = Page {
         facts,
         first: measure(What::First).map(|()| first(&stand, args.runs)).transpose()?,

@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::stand::{self, Stand};
-use super::{chart, report, write};
+use super::{Only, chart, report, write};
 use page::Page;
 use proxies::Proxies;
 use worlds::Worlds;
@@ -25,9 +25,8 @@ pub(crate) struct GatewayArgs {
     /// How many turns each contender gets
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Measure only this (may be given several times)
-    #[arg(long, value_name = "WHAT")]
-    only: Vec<What>,
+    #[command(flatten)]
+    only: Only<What>,
     /// Where the table and the chart are written
     #[arg(long, value_name = "DIR", default_value = "docs/bench")]
     out: PathBuf,
@@ -50,17 +49,10 @@ enum What {
 }
 
 impl GatewayArgs {
-    fn wants(&self, what: What) -> bool {
-        self.only.is_empty() || self.only.contains(&what)
-    }
-
     /// The command that repeats this.
     fn command(&self) -> String {
-        let mut command = format!("cargo xtask bench gateway --rounds {}", self.rounds);
-        for what in self.only.iter().filter_map(ValueEnum::to_possible_value) {
-            command.push_str(&format!(" --only {}", what.get_name()));
-        }
-        command
+        let command = format!("cargo xtask bench gateway --rounds {}", self.rounds);
+        self.only.repeat(command)
     }
 }
 
@@ -69,7 +61,7 @@ pub(super) fn run(root: &Path, args: &GatewayArgs) -> Result<()> {
     let facts = report::Facts::of(&stand, args.command())?;
     let mut worlds = Worlds::make(&stand)?;
     let proxies = Proxies::start(&mut worlds)?;
-    let measure = |what: What| args.wants(what).then(|| println!("{what:?} …"));
+    let measure = |what: What| args.only.asks_for(&what);
     let verdicts =
         measure(What::Verdict).map(|()| figures::verdicts(&mut worlds, &proxies, args.rounds)).transpose()?;
     let tunnels =
