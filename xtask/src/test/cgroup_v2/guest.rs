@@ -81,18 +81,8 @@ fn programs(shop: &Shop, tree: &Path) -> Result<()> {
 
 /// The tests, and pond where the tests were told it is.
 fn tests(shop: &Shop, tree: &Path) -> Result<()> {
-    let build = [
-        "cargo",
-        "test",
-        "--no-run",
-        "--package",
-        "pond-sandbox",
-        "--package",
-        "pond",
-        "--lib",
-        "--test",
-        "e2e",
-    ];
+    // The whole workspace, as the other tests are built: a part of it has other features, and is compiled again.
+    let build = ["cargo", "test", "--no-run", "--workspace", "--lib", "--test", "e2e"];
     shop.step(shop.command(&build))?;
     let messages = shop.command(&build).arg("--message-format=json").capture()?;
     let built = |name: &str, is_test: bool| {
