@@ -82,6 +82,8 @@ pub struct Caps {
     pub tunnels: u32,
     pub tunnel_bytes: u64,
     pub total_bytes: u64,
+    /// How many of them the job has to begin with, where somebody lends it more; all of them where nobody does.
+    pub lent_bytes: Option<u64>,
     pub idle_seconds: u32,
     pub lifetime_seconds: u32,
 }

@@ -67,6 +67,7 @@ impl Control {
             heard = self.listen(gateway) => heard,
             told = self.report(&mut events, &mut known) => told,
             never = tell_floods(gateway) => match never {},
+            never = ask_for_bytes(gateway) => match never {},
         };
         finished?;
         self.say_farewell(gateway, &mut events, known).await
@@ -83,6 +84,10 @@ impl Control {
                     if let Some(broker) = gateway.broker.get() {
                         broker.raise(Microcents(microcents));
                     }
+                    continue;
+                }
+                Ok(Command::Bytes { total }) => {
+                    gateway.tunnels.lend(total);
                     continue;
                 }
                 Ok(Command::Rules(reach)) => match Stance::new(&reach) {
@@ -208,6 +213,15 @@ fn lost(fault: io::Error) -> ControlFault {
         return ControlFault::HostGone;
     }
     ControlFault::Talk(fault)
+}
+
+/// The host hears of every question: it is asked once for all who wait.
+async fn ask_for_bytes(gateway: &Gateway) -> std::convert::Infallible {
+    loop {
+        gateway.tunnels.short().await;
+        let short = Event::ShortBytes { moved: gateway.tunnels.moved() };
+        gateway.ledger.tell(short).await.unwrap_or_default();
+    }
 }
 
 async fn tell_floods(gateway: &Gateway) -> std::convert::Infallible {

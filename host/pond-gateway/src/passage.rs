@@ -40,7 +40,7 @@ impl Passage {
         let rules = gateway.rules.subscribe();
         let permit = gateway.stance().judge(destination)?;
         gateway.names.admit(&permit)?;
-        let slot = claim(gateway, destination)?;
+        let slot = claim(gateway, destination).await?;
         let pinned = gateway.pin(permit).await?;
         let dialled = dial::dial(&pinned).await;
         let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
@@ -89,16 +89,18 @@ impl Passage {
     }
 }
 
-fn claim(gateway: &Gateway, destination: &Destination) -> Result<Slot, Denial> {
+/// The slot comes first: who waits for bytes has one.
+async fn claim(gateway: &Gateway, destination: &Destination) -> Result<Slot, Denial> {
     let target = destination.to_string();
-    if gateway.tunnels.bytes_left() == 0 {
+    let slot = gateway.tunnels.claim().ok_or_else(|| {
+        let hint = format!("at most {} at a time", gateway.tunnels.caps().tunnels);
+        Denial::at_door(DenialCode::TooManyTunnels, &target, hint)
+    })?;
+    if gateway.tunnels.room().await == 0 {
         let hint = "this job has moved all the bytes it may";
         return Err(Denial::at_door(DenialCode::BytesSpent, &target, hint));
     }
-    gateway.tunnels.claim().ok_or_else(|| {
-        let hint = format!("at most {} at a time", gateway.tunnels.caps().tunnels);
-        Denial::at_door(DenialCode::TooManyTunnels, &target, hint)
-    })
+    Ok(slot)
 }
 
 fn unreachable(destination: &Destination, fault: DialFault) -> Denial {

@@ -119,6 +119,13 @@ impl Gateway {
         pond_sys::socket::send(&self.control, &text, &[]).map_err(GatewayFault::Talk)
     }
 
+    /// Lets its tunnels move this much in all from now on.
+    pub fn bytes(&self, total: u64) -> Result<(), GatewayFault> {
+        let bytes = Command::Bytes { total };
+        let text = serde_json::to_vec(&bytes).map_err(|fault| GatewayFault::Order(fault.into()))?;
+        pond_sys::socket::send(&self.control, &text, &[]).map_err(GatewayFault::Talk)
+    }
+
     /// Ends it at once; whoever listens hears the end.
     pub fn kill(&self) {
         if let Err(_dead_already) = pidfd_send_signal(&self.process, Signal::KILL) {}

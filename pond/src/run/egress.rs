@@ -99,9 +99,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The same, with no more bytes in all than this.
+    /// The same, with no more bytes in all than this, and with none to begin with: they are lent.
     pub(super) fn within(mut self, total_bytes: u64) -> Self {
         self.caps.total_bytes = self.caps.total_bytes.min(total_bytes);
+        self.caps.lent_bytes = Some(0);
         self
     }
 
@@ -151,6 +152,7 @@ fn caps(asked: &operator::Caps) -> anyhow::Result<Caps> {
         tunnels: TUNNELS,
         tunnel_bytes: asked.tunnel_bytes.bytes(),
         total_bytes: asked.job_bytes.bytes(),
+        lent_bytes: None,
         idle_seconds: u32::try_from(asked.idle_seconds.get())?,
         lifetime_seconds: u32::try_from(asked.lifetime_seconds.get())?,
     })

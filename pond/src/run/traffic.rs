@@ -161,6 +161,7 @@ impl Traffic {
             Event::Serving
             | Event::Failed { .. }
             | Event::Short { .. }
+            | Event::ShortBytes { .. }
             | Event::RulesReplaced
             | Event::RulesRefused { .. } => {}
         }

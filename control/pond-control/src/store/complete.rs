@@ -144,7 +144,8 @@ async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64, Ac
     let row = tx
         .row(
             "DELETE FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'
-             RETURNING id, stage_id, class_id, attempt, state, cancel, lent, cost_microcents, egress_bytes,
+             RETURNING id, stage_id, class_id, attempt, state, cancel, lent, cost_microcents, egress_lent,
+                egress_bytes,
                 (SELECT tries FROM stage WHERE stage.id = job.stage_id) AS tries",
             args![&lease.job, &lease.worker, lease.epoch],
         )

@@ -14,15 +14,17 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-const SQLITE: [Migration; 3] = [
+const SQLITE: [Migration; 4] = [
     Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/sqlite/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/sqlite/0003_budgets.sql") },
+    Migration { version: 4, sql: include_str!("../../migrations/sqlite/0004_egress.sql") },
 ];
-const POSTGRES: [Migration; 3] = [
+const POSTGRES: [Migration; 4] = [
     Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/postgres/0003_budgets.sql") },
+    Migration { version: 4, sql: include_str!("../../migrations/postgres/0004_egress.sql") },
 ];
 
 impl Dialect {

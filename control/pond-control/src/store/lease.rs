@@ -28,6 +28,8 @@ pub struct Spent {
     pub egress_bytes: u64,
     pub output_bytes: u64,
     pub wanted: Option<Wanted>,
+    /// How many bytes of connections it would have to be lent in all, at least.
+    pub wanted_egress_bytes: Option<u64>,
 }
 
 /// How much a job would have to be lent in all.
@@ -47,6 +49,8 @@ pub struct Renewed {
     pub cancel: bool,
     /// What the job may cost in all.
     pub lent_microcents: u64,
+    /// How many bytes its connections may carry in all.
+    pub lent_egress_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -63,23 +67,24 @@ impl Store {
         let mut tx = self.engine.write().await?;
         let row = tx
             .row(
-                "SELECT state, lease_until, deadline, cancel, lent FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3",
+                "SELECT state, lease_until, deadline, cancel, lent, egress_lent FROM job
+                 WHERE id = $1 AND worker_id = $2 AND epoch = $3",
                 args![&lease.job, &lease.worker, lease.epoch],
             )
             .await?
             .ok_or(LeaseFault::Stale)?;
         let (until, cancel) = (Moment(row.int("lease_until")?), row.int("cancel")? != 0);
-        let lent_microcents = row.count("lent")?;
+        let (lent_microcents, lent_egress_bytes) = (row.count("lent")?, row.count("egress_lent")?);
         if row.read("state", State::from_name)? == State::Running {
             tx.commit().await?;
-            return Ok(Renewed { until, cancel, lent_microcents });
+            return Ok(Renewed { until, cancel, lent_microcents, lent_egress_bytes });
         }
         if until < now {
             return Err(LeaseFault::Stale);
         }
         let until = self.start(&mut tx, lease, now).await?;
         tx.commit().await?;
-        Ok(Renewed { until, cancel, lent_microcents })
+        Ok(Renewed { until, cancel, lent_microcents, lent_egress_bytes })
     }
 
     async fn start(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Moment, LeaseFault> {
@@ -118,7 +123,7 @@ impl Store {
         let row = tx
             .row(
                 "UPDATE job SET lease_until = CASE WHEN deadline < $4 THEN deadline ELSE $4 END,
-                    cost_microcents = $6, egress_bytes = $7, lent = $9,
+                    cost_microcents = $6, egress_bytes = $7, lent = $9, egress_lent = $10,
                     output_bytes = CASE WHEN output_bytes < $8 THEN $8 ELSE output_bytes END
                  WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $5
                  RETURNING lease_until, cancel",
@@ -131,7 +136,8 @@ impl Store {
                     account.cost,
                     account.egress,
                     spent.output_bytes,
-                    account.lent
+                    account.lent,
+                    account.egress_lent
                 ],
             )
             .await?
@@ -140,6 +146,7 @@ impl Store {
             until: Moment(row.int("lease_until")?),
             cancel: row.int("cancel")? != 0,
             lent_microcents: account.lent,
+            lent_egress_bytes: account.egress_lent,
         };
         tx.run("UPDATE worker SET seen_at = $2 WHERE id = $1", args![&lease.worker, now]).await?;
         tx.commit().await?;
@@ -157,7 +164,7 @@ impl Store {
 
     /// What a running job was lent and has used, as far as that is known.
     async fn account(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Account, LeaseFault> {
-        let sql = "SELECT lent, cost_microcents, egress_bytes FROM job
+        let sql = "SELECT lent, cost_microcents, egress_lent, egress_bytes FROM job
                    WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $4";
         let row = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch, now]).await?;
         Ok(Account::read(&row.ok_or(LeaseFault::Stale)?)?)
@@ -240,7 +247,7 @@ pub(super) async fn requeue(
     budget::forfeit(tx, &run.id, &job.id, job.state).await?;
     tx.run(
         "UPDATE job SET state = 'queued', worker_id = NULL, deadline = NULL, queued_at = $2,
-            lent = 0, cost_microcents = 0, egress_bytes = 0, output_bytes = 0 WHERE id = $1",
+            lent = 0, cost_microcents = 0, egress_lent = 0, egress_bytes = 0, output_bytes = 0 WHERE id = $1",
         args![&job.id, now],
     )
     .await?;

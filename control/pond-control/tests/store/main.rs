@@ -14,6 +14,7 @@ mod budgets;
 mod bundles;
 mod completing;
 mod crash;
+mod egress;
 mod enrolling;
 mod journal;
 mod leasing;
@@ -106,6 +107,7 @@ conformance! {
         the_wall_clock_ends_a_run_that_waits_or_works,
         a_run_has_what_its_document_asked_for,
     ],
+    egress: [parallel_stages_never_carry_more_than_there_is, bytes_are_lent_as_they_are_used],
     money: [
         parallel_stages_never_spend_more_than_there_is,
         who_reports_less_costs_at_most_its_slice,

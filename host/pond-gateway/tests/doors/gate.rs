@@ -23,6 +23,7 @@ pub(crate) const CAPS: Caps = Caps {
     tunnels: 64,
     tunnel_bytes: 1 << 40,
     total_bytes: 1 << 40,
+    lent_bytes: None,
     idle_seconds: 600,
     lifetime_seconds: 3600,
 };
