@@ -6,7 +6,7 @@ use pond_policy::backend::Backend;
 use pond_policy::sandbox::SandboxPolicy;
 
 use crate::container::{Contained, Container, ContainerFault, EngineSettings};
-use crate::native::cgroup::{Around, Mode};
+use crate::native::cgroup::{Around, DiskRate, Mode, NoDiskRate};
 use crate::native::{Begun, Job, LaunchFault, Native, NativeFault, Running};
 use crate::record::{JobName, Live, RecordFault};
 use crate::state::StateDir;
@@ -60,6 +60,14 @@ impl Provider {
     pub fn groups(&self) -> Option<Mode> {
         match self {
             Self::Native(native) => Some(native.groups()),
+            Self::Container(_) => None,
+        }
+    }
+
+    /// How fast jobs may use the disk, where somebody said so; what an engine does about it pond cannot tell.
+    pub fn disk_rate(&self) -> Option<Result<DiskRate, NoDiskRate>> {
+        match self {
+            Self::Native(native) => native.disk_rate(),
             Self::Container(_) => None,
         }
     }

@@ -35,7 +35,7 @@ use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::{Shortfall, Verdict};
-use super::{Request, egress, new_name, terminal};
+use super::{Request, disk_rate, egress, new_name, terminal};
 use crate::output;
 use crate::runs::{self, RunInfo};
 
@@ -195,6 +195,7 @@ impl Attempt<'_> {
             network: &network,
             around,
             groups: provider.groups(),
+            disk_rate: disk_rate::said(self.request.disk_rate, provider),
             directory: &directory,
         };
         let statement = statement::state(&facts, prepared);

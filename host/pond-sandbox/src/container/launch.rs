@@ -144,7 +144,8 @@ impl Container {
         };
         stage::take_down(&stage.directory)?;
         let (pid, process, groups) = self.process(&container)?;
-        let held = CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids };
+        let held =
+            CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids, disk_rate: None };
         groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
         let incoming = match parcel {
             None => None,

@@ -10,7 +10,7 @@ use pond_wire::jail::{Console, Door, HomeFile, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, Mode};
+use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, DiskRate, Mode, NoDiskRate};
 use super::ids::{self, IdRange, IdsFault};
 use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
@@ -58,6 +58,8 @@ pub struct Native {
     state: StateDir,
     launcher: Launcher,
     cgroups: CgroupHost,
+    /// How fast jobs may use the disk, where somebody said so and this host can hold it.
+    disk_rate: Option<Result<DiskRate, NoDiskRate>>,
     /// What this host has to offer, looked at once, while the first launch is under way.
     places: OnceLock<Vec<Place>>,
 }
@@ -104,7 +106,25 @@ impl Native {
 
     fn of(state: StateDir, launcher: Launcher, cgroups: CgroupHost) -> Result<Self, NativeFault> {
         launcher.adopt()?;
-        Ok(Self { state, launcher, cgroups, places: OnceLock::new() })
+        Ok(Self { state, launcher, cgroups, disk_rate: None, places: OnceLock::new() })
+    }
+
+    /// Holds jobs to so many bytes a second of the disk below the state directory, each way; where this host cannot,
+    /// [`Self::disk_rate`] says so.
+    #[must_use]
+    pub fn at_rate(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.disk_rate = bytes_per_second.map(|rate| self.cgroups.disk_rate(&self.state.scratch(), rate));
+        self
+    }
+
+    /// Nothing where nobody asked for a limit.
+    pub fn disk_rate(&self) -> Option<Result<DiskRate, NoDiskRate>> {
+        self.disk_rate
+    }
+
+    fn bounds(&self, limits: Limits) -> CgroupLimits {
+        let disk_rate = self.disk_rate.and_then(Result::ok);
+        CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids, disk_rate }
     }
 
     /// What the control groups around those of jobs leave them.
@@ -145,7 +165,7 @@ impl Native {
                 Some(scratch::disk(&self.state.scratch(), &self.state.workshop(record.job()), quota)?)
             }
         };
-        let birthplace = self.cgroups.begin(record.job().as_str(), &bounds(limits))?;
+        let birthplace = self.cgroups.begin(record.job().as_str(), &self.bounds(limits))?;
         self.launcher.prepare(&Groundwork { group: birthplace.directory(), disk: disk.as_ref() })?;
         Ok(Begun { birthplace, scratch })
     }
@@ -158,7 +178,7 @@ impl Native {
     pub fn carry_on(&self, begun: Begun, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let Begun { birthplace, scratch } = begun;
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
-        let group = self.cgroups.complete(birthplace, &bounds(limits))?;
+        let group = self.cgroups.complete(birthplace, &self.bounds(limits))?;
         let replaced = job.checkout.without_credentials()?;
         let (identity, range) = self.identity(job.checkout)?;
         let plan = plan(&Facts {
@@ -201,10 +221,6 @@ impl Native {
             Ok((Identity::Single { uid: uid.as_raw(), gid: gid.as_raw() }, None))
         }
     }
-}
-
-fn bounds(limits: Limits) -> CgroupLimits {
-    CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids }
 }
 
 /// Both ends of everything the job is connected by: (read, write), and (ours, theirs) for the report socket.

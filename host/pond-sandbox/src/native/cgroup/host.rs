@@ -114,6 +114,15 @@ impl CgroupHost {
         &self.hierarchies
     }
 
+    /// Whether the groups of jobs have files that limit their disk.
+    pub(super) fn hands_down_io(&self) -> bool {
+        let handed = |hierarchy: &Arc<Hierarchy>| {
+            files::get(hierarchy.directory.as_fd(), "cgroup.subtree_control")
+                .is_ok_and(|handed| handed.split_ascii_whitespace().any(|name| name == "io"))
+        };
+        self.hierarchies.iter().any(handed)
+    }
+
     pub const fn mode(&self) -> Mode {
         self.mode
     }

@@ -17,7 +17,9 @@ use rustix::io::Errno;
 
 use super::host::own_layout;
 use super::layout::Layout;
-use super::{CgroupFault, CgroupHost, CgroupLimits, Entry, JobCgroup, Mode, Usage, delegate, reclaim};
+use super::{
+    CgroupFault, CgroupHost, CgroupLimits, Entry, JobCgroup, Mode, NoDiskRate, Usage, delegate, reclaim,
+};
 
 fn unique(label: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -29,6 +31,7 @@ fn limits(memory: &str, cpus: &str, pids: &str) -> CgroupLimits {
         memory: Memory::parse(memory).unwrap(),
         cpus: Cpus::parse(cpus).unwrap(),
         pids: Pids::parse(pids).unwrap(),
+        disk_rate: None,
     }
 }
 
@@ -106,6 +109,41 @@ fn memory_is_capped_and_the_kill_is_counted() {
         let usage = roomy.usage().unwrap();
         assert_eq!(usage.oom_kills, Some(0));
         roomy.remove().unwrap();
+    }
+}
+
+/// Writes until it is on the disk, and says how many milliseconds that took.
+const WRITE_3_MB: &str = "import os, sys, time
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+begun = time.monotonic()
+os.write(file, bytes(3 << 20))
+os.fsync(file)
+print(int((time.monotonic() - begun) * 1000))";
+
+/// Only v2 holds what goes through the page cache, so only there it is promised.
+#[test]
+fn the_disk_is_shared_out_where_it_can_be_and_elsewhere_that_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let script = format!("python3 -c '{WRITE_3_MB}' {}", file.display());
+    for host in hosts() {
+        let rate = host.disk_rate(directory.path(), 1 << 20);
+        if host.mode() != Mode::V2 {
+            assert_eq!(rate, Err(NoDiskRate::Legacy));
+            continue;
+        }
+        let slow = CgroupLimits { disk_rate: Some(rate.unwrap()), ..wide() };
+        let milliseconds = |limits: &CgroupLimits| {
+            let job = host.create(&unique("disk"), limits).unwrap();
+            let said = run(&job, &script);
+            job.remove().unwrap();
+            said.parse::<u64>().unwrap_or_else(|fault| panic!("{fault}: {said:?}"))
+        };
+        let (held, free) = (milliseconds(&slow), milliseconds(&wide()));
+        assert!(held >= 1500 && free < held / 2, "{held} ms at 1 MiB/s, {free} ms without a limit");
+        // A place that is no disk is no reason to say that it is held.
+        let nowhere = host.disk_rate(Path::new("/proc"), 1);
+        assert!(matches!(nowhere, Err(NoDiskRate::NoDisk(_))), "{nowhere:?}");
     }
 }
 
