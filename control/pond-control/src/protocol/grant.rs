@@ -30,6 +30,8 @@ use crate::store::{Held, Lease, Work, WorkerView};
 pub(super) struct Granted {
     pub(super) policy: Digest,
     pub(super) input: Digest,
+    /// Over the command's words.
+    pub(super) command: Digest,
     /// The stage's executor as JSON.
     pub(super) executor: String,
     pub(super) credentials: Vec<String>,
@@ -55,6 +57,8 @@ pub(super) enum Withheld {
     OtherStage,
     #[error("the operator demands more than when the stage was queued: {0}")]
     Demanding(Mismatch),
+    #[error("the stage's agent is not known")]
+    Agent,
     #[error("a file of the stage: {0}")]
     Template(TemplateFault),
     #[error("writing what the sandbox block means")]
@@ -85,6 +89,7 @@ impl Granted {
         Ok(Self {
             policy: policy(&stage.executor, &plane.settings)?,
             input: held.source.as_ref().map_or_else(|| Tree::new().finish(), |(_, input)| *input),
+            command: command(&stage.executor)?,
             executor: executor_text(&document, position).ok_or(Withheld::OtherStage)?,
             credentials: credentials(&stage.executor)?,
             deadline: held.work.timeout,
@@ -133,6 +138,12 @@ fn policy(executor: &Executor, settings: &Settings) -> Result<Digest, Withheld> 
     let policy = policy.with_timeout(executor.timeout, &Path::root()).map_err(Withheld::Timeout)?;
     let bytes = contract::SandboxPolicy::from(&policy).canonical().map_err(Withheld::Encode)?;
     Ok(Digest::of(&bytes))
+}
+
+/// As a statement names it: the words as a JSON list.
+fn command(executor: &Executor) -> Result<Digest, Withheld> {
+    let argv = executor.program.argv().ok_or(Withheld::Agent)?;
+    Ok(Digest::of(&serde_json::to_vec(&argv).map_err(Withheld::Encode)?))
 }
 
 fn executor_text(document: &Node, position: usize) -> Option<String> {
