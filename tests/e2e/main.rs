@@ -13,6 +13,7 @@ mod crash;
 #[path = "../done.rs"]
 mod done;
 mod explain;
+mod guides;
 mod injected;
 mod interrupted;
 mod kept;
