@@ -148,7 +148,8 @@ impl Left {
             wall_until: Moment(row.int("wall_until")?),
             output_bytes: left("output_most", "output_used")?,
             artifact_bytes: left("artifact_most", "artifact_used")?,
-            egress_bytes: left("egress_most", "egress_held")?,
+            // Not less what is lent: what others do not use of that may come back, and be lent to this one.
+            egress_bytes: left("egress_most", "egress_used")?,
         })
     }
 

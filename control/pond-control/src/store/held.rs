@@ -47,7 +47,7 @@ impl Store {
         let sql = "SELECT job.run_id AS run_id, stage_id, run.project AS project, attempt, job.state AS state, offered_at,
                       lease_until, body, position, stage.name AS name, timeout_ms, bundle.id AS bundle_id,
                       bundle.input AS input, wall_until, output_most, output_used, artifact_most, artifact_used, egress_most,
-                      egress_held
+                      egress_used
                    FROM job JOIN stage ON stage.id = job.stage_id JOIN run ON run.id = job.run_id
                    JOIN document ON document.run_id = job.run_id LEFT JOIN bundle ON bundle.id = run.source
                    WHERE job.id = $1 AND job.worker_id = $2 AND job.epoch = $3 AND job.state <> 'queued'";

@@ -152,6 +152,8 @@ pub(crate) async fn bytes_are_lent_as_they_are_used(world: &World) {
     assert_eq!(set_aside().await, 0, "a verified result frees the rest");
     // Whoever only ever says that it needs more is lent no more than there is, and then the run is over.
     let mut two = Carrier::begin(world, &worker, 4).await.unwrap();
+    let left = world.store.held(two.lease()).await.unwrap().unwrap().left;
+    assert_eq!(left.egress_bytes, 100 * MIB - one.moved, "the most that it can ever be lent");
     two.carry(world, 100 * MIB, 5).await;
     assert_eq!(one.moved + two.moved, 100 * MIB);
     let why = "the run's max_egress_bytes is 104857600 bytes, and it came to 104857601";

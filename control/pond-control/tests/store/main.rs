@@ -134,6 +134,7 @@ conformance! {
         several_who_grow_it_make_one_tree,
         whatever_is_changed_in_the_log_shows,
         nothing_is_signed_on_top_of_a_tree_that_was_changed,
+        a_log_that_was_cut_and_went_on_is_not_the_one_that_was_signed,
     ],
     rerunning: [
         a_result_counts_when_another_worker_agrees,
