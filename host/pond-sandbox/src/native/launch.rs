@@ -113,7 +113,11 @@ impl Native {
     /// [`Self::disk_rate`] says so.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_second: Option<u64>) -> Self {
-        self.disk_rate = bytes_per_second.map(|rate| self.cgroups.disk_rate(&self.state.scratch(), rate));
+        let is_memory = !rustix::process::geteuid().is_root();
+        self.disk_rate = bytes_per_second.map(|rate| match is_memory {
+            true => Err(NoDiskRate::Memory),
+            false => self.cgroups.disk_rate(&self.state.scratch(), rate),
+        });
         self
     }
 

@@ -243,6 +243,9 @@ impl Running {
             Report::Doors => self.doors = Some(descriptors.collect()),
             Report::Prepared => {
                 let (layer, view) = descriptors.next().zip(descriptors.next()).ok_or(RunningFault::NoView)?;
+                if let Hold::Group(group) = &self.hold {
+                    group.hold_disk(layer.as_fd())?;
+                }
                 self.upper = Some(Upper::new(layer, view).map_err(RunningFault::Disk)?);
                 self.terminal = descriptors.next();
             }

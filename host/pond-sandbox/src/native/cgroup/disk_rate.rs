@@ -28,6 +28,8 @@ pub enum NoDiskRate {
     Legacy,
     #[error("the io controller is not handed down to the groups of jobs")]
     NoController,
+    #[error("the disk of an ordinary user's job is memory")]
+    Memory,
     #[error("the state directory lies on no disk of its own ({0})")]
     NoDisk(#[source] Errno),
 }
@@ -41,6 +43,11 @@ impl fmt::Display for DiskRate {
 }
 
 impl DiskRate {
+    /// The same on another disk.
+    pub(super) fn on(self, device: u64) -> Self {
+        Self { major: major(device), minor: minor(device), ..self }
+    }
+
     pub const fn bytes_per_second(&self) -> u64 {
         self.bytes_per_second
     }

@@ -51,7 +51,7 @@ const PERIOD: u64 = 100_000;
 
 pub(super) fn unified(limits: &CgroupLimits) -> Vec<Setting> {
     let quota = quota(limits.cpus);
-    let disk = limits.disk_rate.map(|rate| Setting { expect: Expect::Line, ..exactly("io.max", rate) });
+    let disk = limits.disk_rate.map(disk);
     let always = [
         Setting { expect: Expect::AtMost, ..exactly("memory.max", limits.memory.bytes()) },
         Setting { absent: Absent::WithoutSwap { instead: None }, ..exactly("memory.swap.max", 0) },
@@ -60,6 +60,11 @@ pub(super) fn unified(limits: &CgroupLimits) -> Vec<Setting> {
         exactly("pids.max", limits.pids.get()),
     ];
     always.into_iter().chain(disk).collect()
+}
+
+/// What one disk gives the job.
+pub(super) fn disk(rate: DiskRate) -> Setting {
+    Setting { expect: Expect::Line, ..exactly("io.max", rate) }
 }
 
 pub(super) fn legacy(controller: Controller, limits: &CgroupLimits) -> Vec<Setting> {
