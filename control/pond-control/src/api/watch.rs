@@ -188,12 +188,15 @@ impl Reader {
         Ok(view.and_then(|view| view.stages.into_iter().find(|stage| stage.id == self.stage)))
     }
 
-    /// The try that is under way, or the last that has a result.
+    /// The try that is under way, or the last that has a result, or else the last that a worker was given.
     async fn job(&self, plane: &Plane, stage: Option<&StageView>) -> Result<Option<JobId>, Fault> {
         let live = stage.and_then(|stage| stage.job.as_ref()).map(|job| job.id.clone());
         match live {
             Some(job) => Ok(Some(job)),
-            None => Ok(plane.store.results(&self.stage).await?.pop().map(|result| result.job)),
+            None => match plane.store.results(&self.stage).await?.pop() {
+                Some(result) => Ok(Some(result.job)),
+                None => plane.store.last_job(&self.run, &self.stage).await,
+            },
         }
     }
 

@@ -5,15 +5,17 @@
 //! not have asked. What is not allowed now is not given out.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pond_policy::harness::{TemplateFault, Values, fill};
-use pond_policy::name::Name;
+use pond_policy::name::{Name, Project};
 use pond_policy::node::Node;
 use pond_policy::path::Path;
 use pond_policy::refusal::{Refusal, Refusals};
 use pond_policy::route::{Have, Mismatch, Need};
-use pond_policy::run::{Executor, Stage, Verify, preflight};
+use pond_policy::run::{Executor, Verify, preflight};
 use pond_policy::sandbox;
 use pond_policy::settings::Settings;
 use pond_seal::Digest;
@@ -70,28 +72,92 @@ fn refused(refusals: Refusals) -> Withheld {
     Withheld::Refused(refusals.into_list())
 }
 
+/// What a stage of a document comes to under the settings of this process: the same bytes always come to the same.
+#[derive(Debug)]
+struct Terms {
+    project: Project,
+    name: String,
+    timeout: Duration,
+    need: Need,
+    policy: Digest,
+    executor: String,
+    credentials: Vec<String>,
+    verify: Option<Verify>,
+    costs: bool,
+}
+
+/// Terms of the documents that were read lately. One is judged for its offer, for every release and for its result, and most runs
+/// have a document that others had too. What is refused is not remembered.
+#[derive(Debug, Default)]
+pub struct Judged(Mutex<HashMap<(Digest, u64), Arc<Terms>>>);
+
+/// Stages that are remembered.
+const MOST_TERMS: usize = 1024;
+
+impl Judged {
+    fn terms(&self, work: &Work, settings: &Settings) -> Result<Arc<Terms>, Withheld> {
+        let key = (Digest::of(&work.document), work.position);
+        if let Some(terms) = self.lock().get(&key) {
+            return Ok(Arc::clone(terms));
+        }
+        let terms = Arc::new(Terms::read(work, settings)?);
+        let mut remembered = self.lock();
+        if remembered.len() >= MOST_TERMS {
+            remembered.clear();
+        }
+        remembered.insert(key, Arc::clone(&terms));
+        Ok(terms)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Digest, u64), Arc<Terms>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Terms {
+    fn read(work: &Work, settings: &Settings) -> Result<Self, Withheld> {
+        let document = decode(&work.document).map_err(|_| Withheld::Document)?;
+        let run = preflight(&document, settings).map_err(refused)?;
+        let position = usize::try_from(work.position).map_err(|_| Withheld::OtherStage)?;
+        let stage = run.stages.get(position).ok_or(Withheld::OtherStage)?;
+        Ok(Self {
+            name: stage.name.as_str().to_owned(),
+            timeout: stage.executor.timeout.duration(),
+            need: Need::of(&stage.executor.dispatch, &run.project),
+            policy: policy(&stage.executor, settings)?,
+            executor: executor_text(&document, position).ok_or(Withheld::OtherStage)?,
+            credentials: credentials(&stage.executor)?,
+            verify: stage.verify,
+            costs: stage.executor.model.is_some(),
+            project: run.project,
+        })
+    }
+
+    fn are_of(&self, held: &Held) -> bool {
+        self.project == held.project && self.name == held.work.name && self.timeout == held.work.timeout
+    }
+}
+
 impl Granted {
     /// `have` is what the worker that asks was granted and confirmed.
     pub(super) fn judge(plane: &Plane, held: &Held, have: &Have) -> Result<Self, Withheld> {
-        let document = decode(&held.work.document).map_err(|_| Withheld::Document)?;
-        let run = preflight(&document, &plane.settings).map_err(refused)?;
-        let position = usize::try_from(held.work.position).map_err(|_| Withheld::OtherStage)?;
-        let stage = run.stages.get(position).filter(|stage| is_same(stage, &held.work));
-        let stage = stage.filter(|_| run.project == held.project).ok_or(Withheld::OtherStage)?;
-        let need = Need::of(&stage.executor.dispatch, &run.project);
-        need.met_by(have).map_err(Withheld::Demanding)?;
+        let terms = plane.judged.terms(&held.work, &plane.settings)?;
+        if !terms.are_of(held) {
+            return Err(Withheld::OtherStage);
+        }
+        terms.need.met_by(have).map_err(Withheld::Demanding)?;
         let rules = plane.store.rules();
         let last = held.offered_at.plus(rules.offer + held.work.timeout + rules.grace);
         Ok(Self {
-            policy: policy(&stage.executor, &plane.settings)?,
+            policy: terms.policy,
             input: held.source.as_ref().map_or_else(|| Tree::new().finish(), |(_, input)| *input),
-            executor: executor_text(&document, position).ok_or(Withheld::OtherStage)?,
-            credentials: credentials(&stage.executor)?,
+            executor: terms.executor.clone(),
+            credentials: terms.credentials.clone(),
             deadline: held.work.timeout,
             not_after: u64::try_from(last.0 / 1000).unwrap_or(0),
-            verify: stage.verify,
-            need,
-            costs: stage.executor.model.is_some(),
+            verify: terms.verify,
+            need: terms.need.clone(),
+            costs: terms.costs,
         })
     }
 
@@ -120,10 +186,6 @@ impl Granted {
             not_after: self.not_after,
         }
     }
-}
-
-fn is_same(stage: &Stage, work: &Work) -> bool {
-    stage.name.as_str() == work.name && stage.executor.timeout.duration() == work.timeout
 }
 
 /// Over what the worker will resolve the block to, apart from us.

@@ -16,7 +16,7 @@ use super::gate::Caller;
 use super::grant::Granted;
 use super::rerun::{self, Compared};
 use crate::plane::Plane;
-use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Spent, Stream};
+use crate::store::{self, Held, Lease, LogPiece, MOST_RESULT, Outcome, Spent, Stream};
 
 /// Pieces of a stream read at once.
 pub(super) const PIECES: u32 = 16;
@@ -131,7 +131,8 @@ fn as_issued(said: &RunResult, lease: &Lease, held: &Held, granted: &Granted) ->
 /// the files the statement has digests of; none of it is looked at where there is no output.
 async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<(), IntakeFault> {
     let logs = &statement.result.logs;
-    let stored = plane.store.lease_streams(lease).await?;
+    let output = Stored::of(plane, lease).await?;
+    let stored = output.streams();
     if let Some(unnamed) = stored.iter().find(|stream| !logs.iter().any(|log| log.stream == **stream)) {
         return Err(Rejected::Stream(*unnamed).into());
     }
@@ -139,7 +140,7 @@ async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<
     for (at, log) in logs.iter().enumerate() {
         let twice = logs.iter().skip(at + 1).any(|other| other.stream == log.stream);
         let content = match stored.contains(&log.stream) {
-            true => read(plane, (lease, log), statement, &mut result).await?,
+            true => read((plane, &output), (lease, log), statement, &mut result).await?,
             false => FileDigest { sha256: Digest::of(b""), bytes: 0 },
         };
         if twice || content != (FileDigest { sha256: log.sha256, bytes: log.bytes }) {
@@ -149,9 +150,35 @@ async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<
     Ok(files(result, statement)?)
 }
 
+/// What a lease sent: all of it, where that is little, or which streams there are.
+enum Stored {
+    Whole(Vec<(Stream, LogPiece)>),
+    Large(Vec<Stream>),
+}
+
+impl Stored {
+    async fn of(plane: &Plane, lease: &Lease) -> Result<Self, store::Fault> {
+        Ok(match plane.store.lease_output(lease, PIECES).await? {
+            Some(pieces) => Self::Whole(pieces),
+            None => Self::Large(plane.store.lease_streams(lease).await?),
+        })
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        match self {
+            Self::Whole(pieces) => {
+                let mut streams: Vec<Stream> = pieces.iter().map(|(stream, _)| *stream).collect();
+                streams.dedup();
+                streams
+            }
+            Self::Large(streams) => streams.clone(),
+        }
+    }
+}
+
 /// The digest of a stream, which is read once: the packed result is unpacked as it passes.
 async fn read(
-    plane: &Plane,
+    (plane, output): (&Plane, &Stored),
     (lease, log): (&Lease, &Log),
     statement: &Statement,
     result: &mut Unpacked,
@@ -160,6 +187,15 @@ async fn read(
         log.stream == Stream::Result && matches!(statement.result.output, Output::Collected { .. });
     let mut content = Content::default();
     let (mut from, mut more) = (0, true);
+    if let Stored::Whole(pieces) = output {
+        more = false;
+        for (_, piece) in pieces.iter().filter(|(stream, _)| *stream == log.stream) {
+            content.add(&piece.bytes);
+            if is_result {
+                result.take(&piece.bytes);
+            }
+        }
+    }
     while more {
         let pieces = plane.store.lease_log(lease, log.stream, from, PIECES).await?;
         more = u32::try_from(pieces.len()).is_ok_and(|found| found == PIECES);

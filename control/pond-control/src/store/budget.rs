@@ -86,14 +86,14 @@ impl Store {
     /// Lends a lease its first slice: half a share of what is left, where everybody who may need some has one.
     pub async fn lend(&self, lease: &Lease) -> Result<u64, LeaseFault> {
         let mut tx = self.engine.write().await?;
-        let (run, _) = hold(&mut tx, lease).await?;
-        let mut figures = Figures::of(&mut tx, &run.id).await?;
+        let (mut run, _) = hold(&mut tx, lease).await?;
+        let mut figures = run.figures;
         let sql = "SELECT count(*) AS stages FROM stage WHERE run_id = $1 AND state = 'queued' AND costs = 1";
         let row = tx.row(sql, args![&run.id]).await?;
         let stages = row.map_or(Ok(1), |row| row.count("stages"))?.max(1);
         let slice = figures.free() / (2 * stages);
         figures.cost_held += slice;
-        figures.keep(&mut tx, &run.id).await?;
+        figures.kept(&mut tx, &mut run).await?;
         tx.run("UPDATE job SET lent = lent + $2 WHERE id = $1", args![&lease.job, slice]).await?;
         tx.commit().await?;
         Ok(slice)
@@ -182,7 +182,10 @@ impl Figures {
         let sql =
             "SELECT cost_most, cost_held, cost_spent, output_most, output_used, artifact_most, artifact_used,
                       egress_most, egress_used FROM run WHERE id = $1";
-        let row = tx.row(sql, args![run]).await?.ok_or(Fault::Unreadable { column: "run_id" })?;
+        Self::read(&tx.row(sql, args![run]).await?.ok_or(Fault::Unreadable { column: "run_id" })?)
+    }
+
+    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
         let bytes = |most, used| Ok::<_, Fault>(Bytes { most: row.count(most)?, used: row.count(used)? });
         Ok(Self {
             cost_most: row.count("cost_most")?,
@@ -209,6 +212,15 @@ impl Figures {
         )
         .await
         .map(drop)
+    }
+
+    /// Writes them to the row that this transaction holds, if they changed.
+    async fn kept(self, tx: &mut Tx, run: &mut HeldRun) -> Result<(), Fault> {
+        if self != run.figures {
+            self.keep(tx, &run.id).await?;
+            run.figures = self;
+        }
+        Ok(())
     }
 
     fn free(&self) -> u64 {
@@ -278,12 +290,9 @@ pub(super) async fn report(
     spent: Spent,
     now: Moment,
 ) -> Result<(), Fault> {
-    let before = Figures::of(tx, &run.id).await?;
-    let mut figures = before;
+    let mut figures = run.figures;
     let crossed = figures.report(account, spent);
-    if figures != before {
-        figures.keep(tx, &run.id).await?;
-    }
+    figures.kept(tx, run).await?;
     match crossed {
         Some(crossed) => cross(tx, run, crossed, now).await.map(drop),
         None => Ok(()),
@@ -294,18 +303,15 @@ pub(super) async fn report(
 /// the stage has its own end.
 pub(super) async fn settle(
     tx: &mut Tx,
-    run: &HeldRun,
+    run: &mut HeldRun,
     mut account: Account,
     spent: Spent,
     now: Moment,
 ) -> Result<Option<Crossed>, Fault> {
-    let before = Figures::of(tx, &run.id).await?;
-    let mut figures = before;
+    let mut figures = run.figures;
     let crossed = figures.report(&mut account, Spent { wanted: None, ..spent });
     figures.settle(account);
-    if figures != before {
-        figures.keep(tx, &run.id).await?;
-    }
+    figures.kept(tx, run).await?;
     match crossed {
         Some(crossed) if mark(tx, run, crossed, now).await? => Ok(Some(crossed)),
         Some(_) | None => Ok(None),
@@ -328,8 +334,13 @@ pub(super) async fn forfeit(tx: &mut Tx, run: &RunId, job: &JobId, state: State)
 }
 
 /// Counts a piece of output. Of what goes to a person, what is on its way is taken beyond the budget; of results nothing is.
-pub(super) async fn take_output(tx: &mut Tx, run: &RunId, budget: Budget, size: u64) -> Result<Taken, Fault> {
-    let mut figures = Figures::of(tx, run).await?;
+pub(super) async fn take_output(
+    tx: &mut Tx,
+    run: &mut HeldRun,
+    budget: Budget,
+    size: u64,
+) -> Result<Taken, Fault> {
+    let mut figures = run.figures;
     let (bytes, slack) = match budget {
         Budget::Artifacts => (&mut figures.artifacts, 0),
         Budget::Output | Budget::WallClock | Budget::Cost | Budget::Egress => {
@@ -343,7 +354,7 @@ pub(super) async fn take_output(tx: &mut Tx, run: &RunId, budget: Budget, size: 
     }
     let within = used <= bytes.most;
     bytes.used = used;
-    figures.keep(tx, run).await?;
+    figures.kept(tx, run).await?;
     Ok(if within { Taken::Within } else { Taken::Crossed(crossed) })
 }
 
@@ -374,7 +385,7 @@ async fn mark(tx: &mut Tx, run: &HeldRun, crossed: Crossed, now: Moment) -> Resu
         subject: run.id.as_str(),
         detail: json!({"budget": budget, "limit": crossed.limit, "figure": crossed.figure}),
     };
-    journal::write(tx, now, &change).await?;
+    journal::write(tx, now, &change);
     Ok(true)
 }
 

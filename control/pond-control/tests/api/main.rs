@@ -16,6 +16,7 @@ mod secrets;
 #[expect(dead_code, reason = "the store's tests use more of it")]
 #[path = "../store/server.rs"]
 mod server;
+mod slow;
 mod sources;
 mod watching;
 mod world;
@@ -61,5 +62,9 @@ on_both! {
         the_same_source_sent_again_is_the_same_run,
         what_is_no_tree_leaves_nothing,
     ],
-    watching: [events_go_on_where_they_stopped, output_is_read_by_bytes_and_followed],
+    watching: [
+        events_go_on_where_they_stopped,
+        output_is_read_by_bytes_and_followed,
+        output_is_there_without_a_result,
+    ],
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pond_control::api::{Rate, Rates, nothing_here, router, wrong_method};
 use pond_control::listen::{Transport, serve};
 use pond_control::plane::{Bell, Plane};
+use pond_control::protocol::Judged;
 use pond_control::store::{Actor, Grant, Moment, NewToken, NewWorker, Rules, Store, WorkerId};
 use pond_policy::capability::Capability;
 use pond_policy::name::{Name, Project};
@@ -127,6 +128,7 @@ impl World {
                 files,
                 vault,
                 bell,
+                judged: Judged::default(),
                 clock: now,
             });
             for name in ["acme", "other"] {

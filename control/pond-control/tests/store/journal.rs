@@ -1,6 +1,8 @@
-//! What is written down: every move, twice, in order, and no secret.
+//! What is written down: every move, in order, for followers too, and no secret.
 
 use pond_control::store::{Action, Actor, Outcome, Place};
+
+use serde_json::json;
 
 use super::world::{START, World, at, document, name, project};
 
@@ -15,7 +17,7 @@ const WHOLE: [Action; 8] = [
     Action::StageRequeued,
 ];
 
-pub(crate) async fn every_move_is_written_down_twice(world: &World) {
+pub(crate) async fn every_move_is_written_down_once_and_told(world: &World) {
     let run = world.submit(&document(&["a"])).await;
     let worker = world.worker("w").await;
     world.started(&worker, START).await;
@@ -28,6 +30,13 @@ pub(crate) async fn every_move_is_written_down_twice(world: &World) {
     let audit = world.store.audit(None, Place::default(), 100).await.unwrap();
     let about_run = audit.iter().filter(|entry| WHOLE.contains(&entry.action));
     assert_eq!(about_run.map(|entry| entry.action).collect::<Vec<_>>(), expected);
+    let (job, worker_name) = (offer.lease.job.as_str(), worker.as_str());
+    let told = |at: usize| serde_json::from_str::<serde_json::Value>(&events[at].detail).unwrap();
+    assert_eq!(told(5), json!({"job": job, "worker": worker_name, "epoch": 2}));
+    assert_eq!(told(6), json!({"job": job, "epoch": 2}));
+    assert_eq!((&told(7)["job"], &told(7)["outcome"]), (&json!(job), &json!("succeeded")));
+    assert_eq!(told(8), json!({"state": "succeeded", "reason": "", "code": ""}));
+    assert_eq!(told(9), json!({"state": "succeeded"}));
     let accepted = audit.iter().find(|entry| entry.action == Action::ResultAccepted).unwrap();
     assert_eq!((&accepted.actor, accepted.project.as_deref()), (&worker.to_string(), Some("acme")));
     let before = audit.len();

@@ -121,7 +121,7 @@ conformance! {
     ],
     tokens: [a_token_is_good_until_it_is_not],
     journal: [
-        every_move_is_written_down_twice,
+        every_move_is_written_down_once_and_told,
         nothing_secret_is_written_down,
         readers_go_on_where_they_stopped,
         a_refused_call_is_written_down_for_its_project,
