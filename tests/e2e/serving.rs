@@ -26,7 +26,7 @@ impl Serving {
         serving
     }
 
-    fn start_in(world: World, role: &[&str]) -> Self {
+    pub(crate) fn start_in(world: World, role: &[&str]) -> Self {
         let mut command = world.pond(role);
         command.args(["--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -248,9 +248,8 @@ fn hosts_and_workers() {
     assert_eq!(serving.refused(&["worker", "revoke", "w1"]), "not_found");
 }
 
-#[test]
-fn a_server_is_believed_by_its_certificate() {
-    let world = World::new();
+/// `cert.pem` and `key.pem` in the project, for this machine.
+pub(crate) fn certificate(world: &World) {
     let made = world
         .command("openssl")
         .args([
@@ -269,6 +268,12 @@ fn a_server_is_believed_by_its_certificate() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
+}
+
+#[test]
+fn a_server_is_believed_by_its_certificate() {
+    let world = World::new();
+    certificate(&world);
     let serving = Serving::start_in(world, &["serve", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     assert!(serving.url.starts_with("https://"));
     assert_eq!(serving.refused(&["runs"]), "server_unreachable");
