@@ -165,6 +165,9 @@ fn bad_documents_sources_and_names() {
     assert!(done.code == 125 && faults >= 3 && done.stderr.ends_with("nothing was run\n"), "{done:?}");
     let judged = serving.run(&["preflight", "run.yaml", "--remote"]);
     assert_eq!((judged.code, judged.stderr), (125, done.stderr), "the same judgement");
+    serving.world.write("run.yaml", &"#".repeat((1 << 20) + 1));
+    let done = serving.run(&["submit", "run.yaml"]);
+    assert!(done.code == 125 && done.stderr.contains("[document_too_large]"), "{done:?}");
     serving.world.write("run.yaml", "{\"project\": ");
     assert_eq!(serving.run(&["submit", "run.yaml"]).code, 125);
     serving.document("nobody");
@@ -336,6 +339,8 @@ fn a_result_is_fetched_as_it_was_signed_or_not_at_all() {
     let fetch = |url: &str, out: &str| {
         Done::of(serving.pond(&["fetch", &run, "edit", "--out", out]).env("POND_URL", url).output().unwrap())
     };
+    let cancelled = serving.run(&["cancel", &run]);
+    assert_eq!(cancelled.stdout, format!("{run} was over already: failed\n"), "{cancelled:?}");
     let fetched = fetch(&serving.url, "out");
     assert_eq!(fetched.code, 0, "{fetched:?}");
     assert_eq!(serving.world.read("out/artifacts/made.txt"), "made here\n");

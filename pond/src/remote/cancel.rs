@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use http::Method;
-use pond_wire::api::Cancel;
+use pond_wire::api::{Cancel, RunState};
 
 use super::view;
 use crate::client::body::Content;
@@ -38,7 +38,8 @@ pub(crate) fn main(args: &CancelArgs) -> ExitCode {
             return Ok(output::json(&run));
         }
         let line = match run.run.ended_at {
-            Some(_) => format!("{} is cancelled", args.run),
+            Some(_) if run.run.state == RunState::Cancelled => format!("{} is cancelled", args.run),
+            Some(_) => format!("{} was over already: {}", args.run, super::state_of_run(run.run.state)),
             None => format!("{} is being cancelled: {} still open", args.run, run.run.open_stages),
         };
         Ok(output::lines(&output::plain(&line)))

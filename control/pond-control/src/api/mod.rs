@@ -42,6 +42,7 @@ pub use limit::{Peer, Rate, Rates};
 pub use openapi::document as openapi_document;
 pub use problem::Refused;
 pub use route::{Need, Reach, Route, Takes};
+pub use secret::{VaultFileFault, renew_vault};
 pub use source::forget_unfinished;
 pub(crate) use source::forget_unused;
 

@@ -160,6 +160,17 @@ impl Store {
         Ok(Rotated { rewrapped, records })
     }
 
+    /// Takes a ring over that has another active key; whether it did. Nothing for one that lacks the key that is active here.
+    pub fn renew_ring(&self, ring: KeyRing) -> Option<bool> {
+        let mut own = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        if ring.active() == own.active() {
+            return Some(false);
+        }
+        ring.kids().find(|kid| *kid == own.active())?;
+        *own = Arc::new(ring);
+        Some(true)
+    }
+
     /// How many records are under which key. A key that is not among them can be forgotten.
     pub async fn records_by_key(&self) -> Result<BTreeMap<Kid, u64>, Fault> {
         count(&mut self.engine.read().await?).await

@@ -56,7 +56,11 @@ on_both! {
         an_operator_s_demand_holds_at_preflight_and_submission,
         pages_go_by_cursor,
     ],
-    secrets: [a_value_goes_in_and_never_comes_out, the_vault_gets_a_new_key],
+    secrets: [
+        a_value_goes_in_and_never_comes_out,
+        the_vault_gets_a_new_key,
+        a_new_key_of_another_control_plane_is_taken_over,
+    ],
     sources: [
         a_source_is_kept_as_ciphertext,
         the_same_source_sent_again_is_the_same_run,
