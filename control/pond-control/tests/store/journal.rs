@@ -1,7 +1,7 @@
 //! What is written down: every move, in order, for followers too, and no secret.
 
-use pond_control::store::{Action, Actor, Outcome, Place};
-
+use pond_control::store::{Action, Actor, Completed, Completion, Outcome, Place, Spent};
+use pond_policy::stage::State;
 use serde_json::json;
 
 use super::world::{START, World, at, document, name, project};
@@ -23,7 +23,10 @@ pub(crate) async fn every_move_is_written_down_once_and_told(world: &World) {
     world.started(&worker, START).await;
     world.store.expire(at(61)).await.unwrap();
     let offer = world.started(&worker, at(62)).await;
-    world.complete(&offer.lease, Outcome::Succeeded, at(63)).await;
+    // As a worker's result comes: with nothing to say about it.
+    let (lease, spent, envelope) = (&offer.lease, Spent::default(), b"signed".as_slice());
+    let ordinary = Completion { lease, outcome: Outcome::Succeeded, reason: "", spent, envelope };
+    assert_eq!(world.store.complete(ordinary, at(63)).await.unwrap(), Completed::Accepted(State::Succeeded));
     let expected = [0, 1, 2, 3, 7, 2, 3, 4, 5, 6].map(|number: usize| WHOLE[number]);
     let events = world.store.events(&run, Place::default(), 100).await.unwrap();
     assert_eq!(events.iter().map(|event| event.action).collect::<Vec<_>>(), expected);
@@ -42,7 +45,7 @@ pub(crate) async fn every_move_is_written_down_once_and_told(world: &World) {
     let before = audit.len();
     // What changes nothing writes nothing.
     world.store.expire(at(64)).await.unwrap();
-    world.complete(&offer.lease, Outcome::Succeeded, at(64)).await;
+    assert_eq!(world.store.complete(ordinary, at(64)).await.unwrap(), Completed::Replayed);
     world.nothing_for(&worker, at(64)).await;
     assert_eq!(world.store.audit(None, Place::default(), 100).await.unwrap().len(), before);
 }
