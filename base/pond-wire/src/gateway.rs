@@ -1,10 +1,12 @@
 //! The boundary between the host process that runs a job and that job's gateway.
 //!
-//! An `Order` is data and carries no secret: keys travel as descriptors beside it, one per model, in the order's own order.
+//! An `Order` is data and carries no secret: beside it travel descriptors, the journal's first and then a key per model, in the
+//! order's own order.
 //! The gateway answers with `Event`s, JSON objects on lines of their own, one or more per packet. Each side refuses what it does not wholly understand.
 
 pub mod broker;
 mod event;
+pub mod journal;
 
 pub use event::{
     Approval, Close, Command, Door, Doors, Event, HostTotals, Lookup, ModelCall, ModelOutcome, ModelTotals,

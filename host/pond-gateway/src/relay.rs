@@ -31,15 +31,13 @@ const TURN: u32 = 16;
 const LINGER: Duration = Duration::from_secs(60);
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Relays until the tunnel ends. `first` is what the client has sent already; `revoked` resolves when the tunnel no longer
-/// may go on.
+/// Relays until the tunnel ends. `first` is what the client has sent already.
 pub(crate) async fn relay(
     client: &TcpStream,
     upstream: &TcpStream,
     first: Vec<u8>,
     meter: &Meter,
     pool: &Pool,
-    revoked: impl Future<Output = Close>,
 ) -> Close {
     let up = async {
         let flow = Flow::new(meter, Side::Client);
@@ -56,7 +54,6 @@ pub(crate) async fn relay(
             Err(close) => close,
         },
         close = watch(meter, upstream) => close,
-        close = revoked => close,
     }
 }
 

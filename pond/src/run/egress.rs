@@ -127,7 +127,9 @@ pub(super) fn plan(
         Network::Sealed => Ok(Plan { outside: Outside::Nothing, caps, doors: Vec::new(), env: Vec::new() }),
         Network::BrokerOnly => {
             let outside = if with_model { Outside::Broker } else { Outside::Nothing };
-            Ok(Plan { outside, caps, doors: broker.into_iter().collect(), env: Vec::new() })
+            // No name exists inside; the responder is there to say so at once, and to whom it was said.
+            let doors = broker.into_iter().flat_map(|broker| [Door::Dns, broker]).collect();
+            Ok(Plan { outside, caps, doors, env: Vec::new() })
         }
         Network::Allowlist => {
             let rules = Rules::new(operator, asked)?;
