@@ -102,9 +102,13 @@ enum Until {
 
 fn repeat(resident: &Resident, until: Until) -> Result<()> {
     let mut number = 0;
+    resident.stand_by()?;
     answer(|| {
         number += 1;
-        resident.once(number, until)
+        let took = resident.once(number, until)?;
+        // As a worker does that has nothing else to do.
+        resident.stand_by()?;
+        Ok(took)
     })
 }
 
@@ -129,6 +133,10 @@ impl Resident {
             checkout: Checkout::open(Path::new(checkout))?,
             argv: argv.context("the command is not UTF-8")?,
         })
+    }
+
+    fn stand_by(&self) -> Result<()> {
+        Ok(self.native.stand_by(&self.policy, &self.checkout)?)
     }
 
     fn launch(&self, number: u32) -> Result<(Live, Running)> {

@@ -33,7 +33,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use pond_sandbox::native::{Forked, Launcher};
+use pond_sandbox::native::{Forked, Launcher, Owner};
 
 fn main() -> ExitCode {
     // The launcher, the gateway and pid 1 of a container are this same file under other names, and each must be itself
@@ -64,10 +64,23 @@ fn main() -> ExitCode {
         // A run needs a launcher, which is to know nothing of the caller: it is made while there is nothing to know.
         let begun = match Launcher::fork() {
             Ok(Forked::Launcher) => pond_jail::main(),
-            Ok(Forked::Asking(launcher)) => Ok(launcher),
+            Ok(Forked::Asking(launcher)) => {
+                if is("run") || rustix::process::geteuid().is_root() {
+                    stand_by(&launcher);
+                }
+                Ok(launcher)
+            }
             Err(fault) => Err(fault),
         };
         return if is("run") { cli::run(begun) } else { job_cmd::main(begun) };
     }
     cli::any()
+}
+
+/// Lets the launcher begin with what any job gets, while the command line is still to be read; of whoever waits for a job, only the
+/// host's root leaves the host's mounts behind meanwhile. Whose the checkout is can be guessed from where this process stands.
+fn stand_by(launcher: &Launcher) {
+    let Ok(here) = rustix::fs::stat(".") else { return };
+    // What fails here fails again when the job is launched, and is told then.
+    if let Err(_told_later) = launcher.stand_by(Owner { uid: here.st_uid, gid: here.st_gid }) {}
 }

@@ -4,8 +4,10 @@
 //! secret. The launcher refuses a plan it does not wholly understand (`deny_unknown_fields`) or that breaks one of its own
 //! invariants. Answers are `Report`s of a fixed size; only the launcher and init hold the socket they travel on.
 
+mod ground;
 mod report;
 
+pub use ground::Ground;
 pub use report::{Report, ReportFault, Step, Usage};
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ pub mod word {
     pub const PREPARE: u8 = 0x10;
     pub const GROUP: u8 = 0x01;
     pub const DISK: u8 = 0x02;
+    /// Added where the child is to stand on the ground that was laid before.
+    pub const STANDING: u8 = 0x04;
     /// Let that child carry out a plan. Descriptors: the plan, the report socket, the checkout, the job's streams if the
     /// plan gives it any, the lifeline, and the entries of its v1 control groups.
     pub const LAUNCH: u8 = 0x20;
@@ -28,6 +32,9 @@ pub mod word {
     pub const STAGE: u8 = 0x30;
     /// Open a plan's doors in the network namespace of a process. Descriptors: the plan, the report socket, the process.
     pub const VISIT: u8 = 0x40;
+    /// Lay the ground of the next sandbox, whatever its job will be. Descriptors: the ground, an image and its template if `DISK`
+    /// is added.
+    pub const GROUND: u8 = 0x50;
 }
 
 /// Where staged storage hangs, below the directory that travels with the request.

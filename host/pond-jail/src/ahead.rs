@@ -8,11 +8,14 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Child, Fork, Namespaces, exit_now, fork_into};
-use pond_wire::jail::Step;
+use pond_wire::jail::{Report, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::enter::tell;
 use crate::fault::{At, Failure};
+use crate::ground::{GROUND, Standing};
 use crate::inside;
 
 const STEP: Step = Step::CreateNamespaces;
@@ -45,8 +48,23 @@ impl Ahead {
     /// The child's end of its socket goes to it, and the control group it is born in.
     pub(crate) fn bear(self, socket: OwnedFd, group: Option<&OwnedFd>) -> Result<Expected, Failure> {
         let descriptors: Vec<_> = [&socket].into_iter().chain(group).map(AsFd::as_fd).collect();
-        pond_sys::socket::send(self.socket()?, &[BEAR], &descriptors).at(STEP)?;
+        self.tell(BEAR, &descriptors)?;
         Ok(Expected(self))
+    }
+
+    pub(crate) fn tell(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+        pond_sys::socket::send(self.socket()?, &[word], descriptors).at(STEP)
+    }
+
+    pub(crate) fn process(&self) -> Result<&Child, Failure> {
+        self.process.as_ref().ok_or(Failure { step: STEP, errno: Errno::CHILD })
+    }
+
+    /// Whether it has said something before it was to bear anything, which is why it cannot.
+    pub(crate) fn has_given_up(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Some(socket) = &self.to_it else { return true };
+        poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)).map_or(true, |ready| ready > 0)
     }
 
     fn socket(&self) -> Result<&OwnedFd, Failure> {
@@ -70,15 +88,18 @@ fn await_end(process: &Child) {
 impl Expected {
     pub(crate) fn arrive(mut self) -> Result<Child, Failure> {
         let lost = Failure { step: STEP, errno: Errno::CONNRESET };
-        let mut said = [0; 8];
+        let mut said = [0; Report::BYTES];
         let (length, descriptors) = pond_sys::socket::receive(self.0.socket()?, &mut said).at(STEP)?;
-        let number = said.first_chunk().filter(|_| length == size_of::<i32>());
-        match (number.map(|raw| i32::from_ne_bytes(*raw)), descriptors.into_iter().next()) {
-            (Some(raw), Some(pidfd)) => {
+        let said = said.get(..length).unwrap_or_default();
+        match (descriptors.into_iter().next(), Report::decode(said)) {
+            (Some(pidfd), _) => {
+                let number = said.try_into().map(i32::from_ne_bytes).map_err(|_| lost)?;
                 self.0.process = None;
-                Ok(Child { pid: Pid::from_raw(raw).ok_or(lost)?, pidfd })
+                Ok(Child { pid: Pid::from_raw(number).ok_or(lost)?, pidfd })
             }
-            (Some(errno), None) => Err(Failure { step: STEP, errno: Errno::from_raw_os_error(errno) }),
+            (None, Ok(Report::Failed { step, errno })) => {
+                Err(Failure { step, errno: Errno::from_raw_os_error(errno) })
+            }
             (None, _) => Err(lost),
         }
     }
@@ -94,31 +115,53 @@ impl Expected {
 /// All capabilities, but only over namespaces of its own.
 fn wait(launcher: OwnedFd) -> ! {
     let ready = inside::get_ready();
-    let mut word = [0; 8];
-    let mut descriptors = match pond_sys::socket::receive(&launcher, &mut word) {
-        Ok((1, descriptors)) if word.first() == Some(&BEAR) => descriptors.into_iter(),
-        // Nobody wants it.
-        Ok(_) | Err(_) => exit_now(0),
-    };
-    let Some(socket) = descriptors.next() else { exit_now(1) };
-    let group = descriptors.next();
-    match fork_into(Namespaces::Inner, group.as_ref().map(AsFd::as_fd)) {
-        Ok(Fork::Child) => {
-            // Or the launcher would not hear that nobody is left to say anything.
-            drop(launcher);
-            inside::main(&socket, ready)
+    let mut standing = None;
+    loop {
+        let mut word = [0; 8];
+        let (said, mut descriptors) = match pond_sys::socket::receive(&launcher, &mut word) {
+            Ok((1, descriptors)) => (word.first().copied(), descriptors.into_iter()),
+            // Nobody wants it.
+            Ok(_) | Err(_) => exit_now(0),
+        };
+        let Some(first) = descriptors.next() else { exit_now(1) };
+        match said {
+            Some(GROUND) if standing.is_none() => match Standing::make(&first, &launcher) {
+                Ok(made) => standing = Some(made),
+                Err(failure) => give_up(&launcher, failure),
+            },
+            Some(BEAR) => bear(launcher, &first, descriptors.next().as_ref(), ready, standing),
+            _ => exit_now(1),
         }
-        Ok(Fork::Parent(child)) => say(&launcher, child.pid.as_raw_pid(), &[child.pidfd.as_fd()]),
-        Err(fault) => say(&launcher, fault.raw_os_error().unwrap_or(Errno::IO.raw_os_error()), &[]),
     }
 }
 
-/// The number of a process with its descriptor, or that of an error without one.
-fn say(launcher: &OwnedFd, number: i32, process: &[BorrowedFd<'_>]) -> ! {
-    match pond_sys::socket::send(launcher, &number.to_ne_bytes(), process) {
-        Ok(()) => exit_now(0),
-        Err(_gone) => exit_now(1),
+fn bear(
+    launcher: OwnedFd,
+    socket: &OwnedFd,
+    group: Option<&OwnedFd>,
+    ready: Result<inside::Ready, Failure>,
+    standing: Option<Standing>,
+) -> ! {
+    let namespaces = if standing.is_some() { Namespaces::Pids } else { Namespaces::Inner };
+    match fork_into(namespaces, group.map(AsFd::as_fd)).at(STEP) {
+        Ok(Fork::Child) => {
+            // Or the launcher would not hear that nobody is left to say anything.
+            drop(launcher);
+            inside::main(socket, ready, standing)
+        }
+        // The number of a process with its descriptor.
+        Ok(Fork::Parent(child)) => {
+            let number = child.pid.as_raw_pid().to_ne_bytes();
+            let said = pond_sys::socket::send(&launcher, &number, &[child.pidfd.as_fd()]);
+            exit_now(said.map_or(1, |()| 0))
+        }
+        Err(failure) => give_up(&launcher, failure),
     }
+}
+
+fn give_up(launcher: &OwnedFd, failure: Failure) -> ! {
+    tell(launcher.as_fd(), failure.report(), &[]);
+    exit_now(1)
 }
 
 #[cfg(test)]

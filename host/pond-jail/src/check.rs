@@ -4,7 +4,8 @@
 
 use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
 use pond_wire::jail::{
-    CheckoutView, Console, Door, HOME, JailPlan, MOST_SHOWN, RootEntry, Start, Step, TmpfsCap, WORKSPACE,
+    CheckoutView, Console, Door, Ground, HOME, JailPlan, MOST_SHOWN, RootEntry, Start, Step, TmpfsCap,
+    WORKSPACE,
 };
 use rustix::io::Errno;
 
@@ -40,7 +41,7 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && doors_are_sound(&plan.doors, plan.start)
         && scratch_bounded
         && checkout_named
-        && shown::directories(plan).count() <= MOST_SHOWN
+        && shown::directories(&plan.root).count() <= MOST_SHOWN
         && plan.root.iter().all(|entry| entry_is_sound(entry, plan.console))
         && plan.replaced.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
         && plan
@@ -53,6 +54,18 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && plan.program.search.iter().all(|directory| is_plain_absolute(directory))
         && is_plain_absolute(&plan.program.cwd)
         && is_hostname(&plan.hostname);
+    if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
+}
+
+/// A ground is for whoever comes: it has no terminal and nothing that could be written to.
+pub(crate) fn check_ground(ground: &Ground) -> Result<(), Failure> {
+    let is_for_anybody = |entry: &RootEntry| {
+        !matches!(entry, RootEntry::Throwaway { .. }) && entry_is_sound(entry, Console::Pipes)
+    };
+    let sound = bounded(ground.shm)
+        && is_hostname(&ground.hostname)
+        && shown::directories(&ground.root).count() <= MOST_SHOWN
+        && ground.root.iter().all(is_for_anybody);
     if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
 }
 

@@ -33,11 +33,16 @@ pub(crate) struct Disk {
 pub(crate) struct Ordered {
     maker: Child,
     comes: OwnedFd,
+    of: Disk,
 }
 
 impl Ordered {
-    /// The disk, once it is made.
+    /// The disk, once it is made. One that was ordered long ago may have failed for a reason that is none by now.
     pub(crate) fn collect(&self) -> Result<OwnedFd, Failure> {
+        self.made().or_else(|_failed| self.of.attach()?.mount())
+    }
+
+    fn made(&self) -> Result<OwnedFd, Failure> {
         let lost = Failure { step: STEP, errno: Errno::CONNRESET };
         let mut said = [0; 64];
         let (length, mounts) = pond_sys::socket::receive(&self.comes, &mut said).at(STEP)?;
@@ -62,6 +67,11 @@ impl Drop for Ordered {
 }
 
 impl Disk {
+    /// As its two files arrive.
+    pub(crate) fn from<E>(mut next: impl FnMut() -> Result<OwnedFd, E>) -> Result<Self, E> {
+        Ok(Self { image: next()?, template: next()? })
+    }
+
     /// Has it made by a process of its own.
     pub(crate) fn order(self) -> Result<Ordered, Failure> {
         let (comes, goes) = pond_sys::socket::pair().at(STEP)?;
@@ -74,7 +84,7 @@ impl Disk {
                 }
                 exit_now(0)
             }
-            Fork::Parent(maker) => Ok(Ordered { maker, comes }),
+            Fork::Parent(maker) => Ok(Ordered { maker, comes, of: self }),
         }
     }
 

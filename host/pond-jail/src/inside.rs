@@ -7,12 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
-use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Scratch, Start, Step};
+use pond_wire::jail::{Identity, Report, Rlimits, RootEntry, Scratch, Start, Step};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
 
 use crate::enter::tell;
 use crate::fault::{At, Failure};
+use crate::ground::Standing;
 use crate::request::{self, Launch, Order};
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
@@ -29,14 +30,14 @@ pub(crate) struct Ready {
     for_init: seccomp::Filter,
 }
 
-pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>) -> ! {
+pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>, standing: Option<Standing>) -> ! {
     // Without orders there is nobody to tell why not.
     let Ok(orders) = hear(parent, ORDERS, Step::ReadPlan) else { exit_now(0) };
     let Some(Launch { plan, report, checkout, rest }) = Launch::from_descriptors(orders) else { exit_now(1) };
     let order = request::plan_of(&plan).and_then(|plan| request::order(plan, checkout, rest));
     let order = order.unwrap_or_else(|failure| give_up(&report, failure));
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
-    match ready.and_then(|ready| enter(&order, ready, parent, report.as_fd())) {
+    match ready.and_then(|ready| enter(&order, ready, standing, parent, report.as_fd())) {
         Ok(started) => pond_init::watch(&started, &order.lifeline, report),
         Err(failure) => give_up(&report, failure),
     }
@@ -63,6 +64,7 @@ pub(crate) fn get_ready() -> Result<Ready, Failure> {
 fn enter(
     order: &Order,
     ready: Ready,
+    standing: Option<Standing>,
     parent: &OwnedFd,
     report: BorrowedFd<'_>,
 ) -> Result<pond_init::Started, Failure> {
@@ -70,24 +72,40 @@ fn enter(
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
     enter_groups(&order.groups)?;
     // 2. The host's files and devices that will be visible are opened with the identity this process was born with.
-    let sources = root::open_sources(plan)?;
-    // 3. The parent has given this process its ids.
-    take_identity(plan)?;
+    let rest = standing.as_ref().map_or(Ok(plan.root.as_slice()), |standing| standing.rest(plan))?;
+    let mut sources = root::open_sources(rest)?;
+    // 3. The parent has given this process its ids, or whoever laid the ground has.
+    let has_ground = standing.is_some();
+    if !has_ground {
+        map_own_id(plan.identity)?;
+        rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
+    }
+    take_identity(plan.identity)?;
     // 4. Only now is our group the right root for a cgroup namespace.
     pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
     rustix::process::setsid().at(Step::CgroupNamespace)?;
-    rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
     doors::open(&plan.doors, report)?;
     // 5. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
-    let new_root = root::build(plan, sources)?;
-    let storage = receive_storage(order, parent)?;
-    root::enter(plan, &new_root, &storage)?;
+    let (new_root, mut spent) = match standing {
+        Some(standing) => (standing.root, standing.spent),
+        None => (root::build(rest, plan.shm, &mut sources)?, Vec::new()),
+    };
+    root::make_own(&new_root, plan)?;
+    let storage = receive_storage(order, rest, parent)?;
+    if has_ground {
+        root::place_all(&new_root, rest, &mut sources)?;
+    }
+    drop(sources);
+    root::hang(&new_root, rest, &storage.shown)?;
+    root::close(&new_root, &storage)?;
+    spent.extend(storage.spent);
+    root::leave_host(&new_root, &spent)?;
     drop(new_root);
     home::furnish(plan)?;
     let terminal = terminal::open(plan.console)?;
     // 6. The asking side learns where to read results, and may hold the job back until its own half is ready.
-    announce(report, &storage, terminal.as_ref())?;
-    drop(storage);
+    announce(report, &storage.workspace, &storage.upper, terminal.as_ref())?;
+    drop((storage.workspace, storage.upper, storage.home, storage.shown, spent));
     let terminal = terminal.map(|made| made.job_end);
     if plan.start == Start::OnGo {
         await_go(report)?;
@@ -116,7 +134,7 @@ fn enter_groups(tasks: &[OwnedFd]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {
+pub(crate) fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {
     let mut word = [0; 8];
     let (length, descriptors) = pond_sys::socket::receive(parent, &mut word).at(step)?;
     match word.first() {
@@ -125,35 +143,31 @@ fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Fail
     }
 }
 
-fn take_identity(plan: &JailPlan) -> Result<(), Failure> {
+/// An ordinary user's sandbox maps the one id it has, from inside.
+pub(crate) fn map_own_id(identity: Identity) -> Result<(), Failure> {
+    match identity {
+        Identity::Range { .. } => Ok(()),
+        Identity::Single { uid, gid } => idmap::write_single(uid, gid),
+    }
+}
+
+pub(crate) fn take_identity(identity: Identity) -> Result<(), Failure> {
     let step = Step::BecomeRootInside;
-    match plan.identity {
-        Identity::Range { .. } => {
-            rustix::thread::set_thread_groups(&[]).at(step)?;
-            rustix::thread::set_thread_res_gid(
-                rustix::fs::Gid::ROOT,
-                rustix::fs::Gid::ROOT,
-                rustix::fs::Gid::ROOT,
-            )
-            .at(step)?;
-            rustix::thread::set_thread_res_uid(
-                rustix::fs::Uid::ROOT,
-                rustix::fs::Uid::ROOT,
-                rustix::fs::Uid::ROOT,
-            )
-            .at(step)?;
-        }
-        Identity::Single { uid, gid } => idmap::write_single(uid, gid)?,
+    match identity {
+        Identity::Range { .. } => job::become_user(0).at(step)?,
+        Identity::Single { .. } => {}
     }
     // The job will share this pid namespace: what this process holds must not be readable through /proc.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at(step)
 }
 
-fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {
+/// `rest` are the entries whose directories come with it.
+fn receive_storage(order: &Order, rest: &[RootEntry], parent: &OwnedFd) -> Result<Storage, Failure> {
     match Builder::of(order.plan.identity) {
         Builder::Inside => match order.plan.scratch {
             Scratch::Tmpfs(cap) => {
-                storage::build(&order.plan, || storage::scratch(cap), order.checkout.as_fd())
+                let disk = || storage::scratch(cap);
+                storage::build(&order.plan, rest, None, disk, order.checkout.as_fd())
             }
             Scratch::Ext4Image => Err(Failure { step: Step::MountScratch, errno: Errno::INVAL }),
         },
@@ -162,15 +176,20 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
             let missing = Failure { step: Step::MountWorkspace, errno: Errno::BADMSG };
             let mut next = || mounts.next().ok_or(missing);
             let (workspace, home, upper) = (next()?, next()?, next()?);
-            let shown = mounts.by_ref().take(shown::directories(&order.plan).count()).collect();
+            let shown = mounts.by_ref().take(shown::directories(rest).count()).collect();
             Ok(Storage { shown, workspace, home, upper, spent: mounts.collect() })
         }
     }
 }
 
-fn announce(report: BorrowedFd<'_>, storage: &Storage, terminal: Option<&Terminal>) -> Result<(), Failure> {
-    let view = storage::open_directory(&storage.workspace, ".").at(Step::Announce)?;
-    let both = [storage.upper.as_fd(), view.as_fd()];
+fn announce(
+    report: BorrowedFd<'_>,
+    workspace: &OwnedFd,
+    upper: &OwnedFd,
+    terminal: Option<&Terminal>,
+) -> Result<(), Failure> {
+    let view = storage::open_directory(workspace, ".").at(Step::Announce)?;
+    let both = [upper.as_fd(), view.as_fd()];
     let descriptors: Vec<_> = both.into_iter().chain(terminal.map(|made| made.master.as_fd())).collect();
     pond_sys::socket::send(report, &Report::Prepared.encode(), &descriptors).at(Step::Announce)
 }

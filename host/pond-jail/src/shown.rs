@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{BindKind, Identity, JailPlan, RootEntry, Step, TmpfsCap};
+use pond_wire::jail::{BindKind, Identity, RootEntry, Step, TmpfsCap};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -41,9 +41,9 @@ pub(crate) enum View<'a> {
     Throwaway(Option<&'a str>),
 }
 
-/// The plan's directories, in its order.
-pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, View<'_>)> {
-    plan.root.iter().filter_map(|entry| match entry {
+/// The directories among a root's entries, in their order.
+pub(crate) fn directories(entries: &[RootEntry]) -> impl Iterator<Item = (&str, View<'_>)> {
+    entries.iter().filter_map(|entry| match entry {
         RootEntry::Bind { path, source, kind: BindKind::Directory } => {
             Some((path.as_str(), View::ReadOnly(source)))
         }
@@ -57,16 +57,16 @@ pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, View<'
 }
 
 /// Everything that needs no disk.
-pub(crate) fn show(plan: &JailPlan) -> Result<Shown, Failure> {
+pub(crate) fn show(entries: &[RootEntry]) -> Result<Shown, Failure> {
     let mut shown = Shown { views: Vec::new(), spent: Vec::new() };
-    if directories(plan).next().is_none() {
+    if directories(entries).next().is_none() {
         return Ok(shown);
     }
     // The second layer the kernel asks for. Nobody could write to it, and nobody does.
     let nothing = tmpfs(EMPTY_CAP, "0755", STEP)?;
     let empty = open_directory(&nothing, ".").at(STEP)?;
-    let shared = Shared::of(plan, &empty)?;
-    for (path, view) in directories(plan) {
+    let shared = Shared::of(entries, &empty)?;
+    for (path, view) in directories(entries) {
         let view = match view {
             View::ReadOnly(source) if path == source => {
                 let part = shared.as_ref().and_then(|shared| shared.part(path));
@@ -83,17 +83,28 @@ pub(crate) fn show(plan: &JailPlan) -> Result<Shown, Failure> {
 }
 
 impl Shown {
-    /// All views in the plan's order, and what they were made from.
-    pub(crate) fn on(self, plan: &JailPlan, disk: &OwnedFd) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
+    /// Views that need no disk, and what they were made from.
+    pub(crate) fn without_disk(self) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
+        let views: Option<Vec<OwnedFd>> = self.views.into_iter().collect();
+        Ok((views.ok_or(Failure { step: STEP, errno: Errno::INVAL })?, self.spent))
+    }
+
+    /// All views in the entries' order, and what they were made from.
+    pub(crate) fn on(
+        self,
+        entries: &[RootEntry],
+        identity: Identity,
+        disk: &OwnedFd,
+    ) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
         let Self { views, mut spent } = self;
         let mut all = Vec::new();
-        for (index, (made, (_, view))) in views.into_iter().zip(directories(plan)).enumerate() {
+        for (index, (made, (_, view))) in views.into_iter().zip(directories(entries)).enumerate() {
             all.push(match (made, view) {
                 (Some(made), View::ReadOnly(_) | View::Throwaway(_)) => made,
                 (None, View::ReadOnly(_)) => return Err(Failure { step: STEP, errno: Errno::INVAL }),
                 (None, View::Throwaway(source)) => {
-                    let tree = source.map(|source| owned_by_job(plan.identity, source)).transpose()?;
-                    let view = throwaway(disk, index, tree.as_ref(), Builder::of(plan.identity))?;
+                    let tree = source.map(|source| owned_by_job(identity, source)).transpose()?;
+                    let view = throwaway(disk, index, tree.as_ref(), Builder::of(identity))?;
                     spent.extend(tree);
                     view
                 }
@@ -124,9 +135,11 @@ struct Shared {
 
 impl Shared {
     /// Nothing where it would save nothing, or where the place cannot be shown as a whole.
-    fn of(plan: &JailPlan, empty: &OwnedFd) -> Result<Option<Self>, Failure> {
+    fn of(entries: &[RootEntry], empty: &OwnedFd) -> Result<Option<Self>, Failure> {
         let below = |path: &str| path.strip_prefix(SHARED).is_some_and(|rest| rest.starts_with('/'));
-        if directories(plan).filter(|(path, view)| *view == View::ReadOnly(path) && below(path)).count() < 2 {
+        if directories(entries).filter(|(path, view)| *view == View::ReadOnly(path) && below(path)).count()
+            < 2
+        {
             return Ok(None);
         }
         let place = open_directory(CWD, SHARED).at(STEP)?;

@@ -30,7 +30,7 @@ fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
         return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
     };
     let disk = || request.disk.attach()?.mount();
-    let made = storage::build(&plan, disk, request.checkout.as_fd())?;
+    let made = storage::build(&plan, &plan.root, None, disk, request.checkout.as_fd())?;
     home::furnish_mount(&plan, &made.home, base + JOB_ID)?;
     for (index, view) in made.shown.iter().enumerate() {
         hang(view, &request.directory, &staged::shown(index))?;

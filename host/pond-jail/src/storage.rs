@@ -7,7 +7,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Step, TmpfsCap};
+use pond_wire::jail::{
+    CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, RootEntry, Step, TmpfsCap,
+};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -50,22 +52,28 @@ impl Builder {
     }
 }
 
-/// `disk` is asked for when all is done that can be done without: it may still be in the making.
+/// `shown` are the entries of the plan whose directories do not stand yet; `owners` translates the checkout's, unless that has to
+/// be made. `disk` is asked for when all is done that can be done without: it may still be in the making.
 pub(crate) fn build(
     plan: &JailPlan,
+    shown: &[RootEntry],
+    owners: Option<OwnedFd>,
     disk: impl FnOnce() -> Result<OwnedFd, Failure>,
     checkout: BorrowedFd<'_>,
 ) -> Result<Storage, Failure> {
     let builder = Builder::of(plan.identity);
-    let shown = shown::show(plan)?;
-    let owners = idmap::owner_namespace(plan.identity)?;
+    let views = shown::show(shown)?;
+    let owners = match owners {
+        Some(owners) => Some(owners),
+        None => idmap::owner_namespace(plan.identity)?,
+    };
     let tree = |named| checkout_tree(builder, named, checkout, owners.as_ref());
     let lower = match &plan.checkout {
         CheckoutView::Empty => None,
         CheckoutView::ReadOnly(named) | CheckoutView::Copy(named) => Some(tree(named)?),
     };
     let disk = disk()?;
-    let (views, mut spent) = shown.on(plan, &disk)?;
+    let (views, mut spent) = views.on(shown, plan.identity, &disk)?;
     let upper = directory(&disk, "u", builder)?;
     let work = directory(&disk, "w", builder)?;
     directory(&disk, "h", builder)?;

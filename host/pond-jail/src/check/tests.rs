@@ -123,3 +123,29 @@ fn a_file_of_the_home_directory_stays_below_it() {
         assert!(!with(wrong), "{wrong}");
     }
 }
+
+#[test]
+fn a_ground_is_for_anybody_and_nothing_in_it_can_be_written_to() {
+    let ground = |hostname: &str, shm, root| Ground {
+        identity: Identity::Single { uid: 1, gid: 1 },
+        hostname: hostname.to_owned(),
+        root,
+        shm,
+    };
+    let cap = TmpfsCap { bytes: 1, inodes: 1 };
+    let null = device("/dev/null", "/dev/null");
+    assert!(check_ground(&ground("pond", cap, vec![null.clone()])).is_ok());
+    let throwaway = RootEntry::Throwaway { path: "/opt".to_owned(), source: None };
+    let workspace = RootEntry::Directory { path: WORKSPACE.to_owned() };
+    let refused = [
+        ground("pond", cap, vec![null.clone(), throwaway]),
+        ground("pond", cap, vec![device("/dev/tty", "/dev/tty")]),
+        ground("pond", cap, vec![device("/dev/sda", "/dev/sda")]),
+        ground("pond", cap, vec![workspace]),
+        ground("", cap, vec![null.clone()]),
+        ground("pond", TmpfsCap { bytes: 1, inodes: 0 }, vec![null]),
+    ];
+    for ground in refused {
+        assert!(check_ground(&ground).is_err(), "{ground:?}");
+    }
+}

@@ -11,7 +11,8 @@ use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, Mode};
-use super::ids::{self, IdRange, IdsFault};
+use super::footing::{self, Footing, FootingFault, Owner};
+use super::ids::IdsFault;
 use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
 use super::running::{Running, Streams};
@@ -42,6 +43,8 @@ pub enum LaunchFault {
     Record(#[from] RecordFault),
     #[error(transparent)]
     Ids(#[from] IdsFault),
+    #[error(transparent)]
+    Footing(#[from] FootingFault),
     #[error(transparent)]
     Cgroup(#[from] CgroupFault),
     #[error(transparent)]
@@ -87,6 +90,7 @@ pub struct Job<'a> {
 pub struct Begun {
     birthplace: Birthplace,
     scratch: Scratch,
+    footing: Option<Footing>,
 }
 
 impl Native {
@@ -138,16 +142,34 @@ impl Native {
     pub fn begin(&self, record: &Live, policy: &SandboxPolicy) -> Result<Begun, LaunchFault> {
         let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
         let scratch = scratch_of(rustix::process::geteuid(), limits);
+        let footing = self.launcher.take_footing();
+        let quota = quota(limits);
         let disk = match scratch {
             Scratch::Tmpfs(_) => None,
+            Scratch::Ext4Image if footing.as_ref().is_some_and(|footing| footing.disk == Some(quota)) => None,
             Scratch::Ext4Image => {
-                let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
                 Some(scratch::disk(&self.state.scratch(), &self.state.workshop(record.job()), quota)?)
             }
         };
         let birthplace = self.cgroups.begin(record.job().as_str(), &bounds(limits))?;
-        self.launcher.prepare(&Groundwork { group: birthplace.directory(), disk: disk.as_ref() })?;
-        Ok(Begun { birthplace, scratch })
+        let on_ground = footing.is_some();
+        self.launcher.prepare(&Groundwork {
+            group: birthplace.directory(),
+            disk: disk.as_ref(),
+            on_ground,
+        })?;
+        Ok(Begun { birthplace, scratch, footing })
+    }
+
+    /// Has the launcher make ready what the next job gets if it is like this one: for whoever knows that there is time for it.
+    pub fn stand_by(&self, policy: &SandboxPolicy, checkout: &Checkout) -> Result<(), LaunchFault> {
+        let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
+        let quota = quota(limits);
+        let disk = match scratch_of(rustix::process::geteuid(), limits) {
+            Scratch::Tmpfs(_) => None,
+            Scratch::Ext4Image => scratch::nameless_disk(&self.state.scratch(), quota)?,
+        };
+        Ok(self.launcher.lay(owner(checkout), disk.map(|disk| (quota, disk)))?)
     }
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
@@ -156,13 +178,18 @@ impl Native {
 
     /// Launches the job that was begun, with the same record and policy.
     pub fn carry_on(&self, begun: Begun, job: &Job<'_>) -> Result<Running, LaunchFault> {
-        let Begun { birthplace, scratch } = begun;
+        let Begun { birthplace, scratch, footing } = begun;
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
         let group = self.cgroups.complete(birthplace, &bounds(limits))?;
         let replaced = job.checkout.without_credentials()?;
-        let (identity, range) = self.identity(job.checkout)?;
+        let (places, range) = footing.map_or((None, None), |footing| (Some(footing.places), footing.range));
+        let owner = owner(job.checkout);
+        let (identity, range) = match range {
+            Some(range) => (footing::range_identity(&range, owner), Some(range)),
+            None => footing::identity(owner)?,
+        };
         let plan = plan(&Facts {
-            places: self.places.get_or_init(toolchain::probe),
+            places: places.as_ref().unwrap_or_else(|| self.places.get_or_init(toolchain::probe)),
             identity,
             scratch,
             user: JOB_ID,
@@ -189,18 +216,14 @@ impl Native {
         self.launcher.launch(&plan, &with)?;
         Ok(Running::new(pipes.keep(), group, range))
     }
+}
 
-    fn identity(&self, checkout: &Checkout) -> Result<(Identity, Option<IdRange>), LaunchFault> {
-        let uid = rustix::process::geteuid();
-        if uid.is_root() {
-            let range = ids::take_range()?;
-            let (owner_uid, owner_gid) = (checkout.owner_uid, checkout.owner_gid);
-            Ok((Identity::Range { base: range.base(), owner_uid, owner_gid }, Some(range)))
-        } else {
-            let gid = rustix::process::getegid();
-            Ok((Identity::Single { uid: uid.as_raw(), gid: gid.as_raw() }, None))
-        }
-    }
+fn owner(checkout: &Checkout) -> Owner {
+    Owner { uid: checkout.owner_uid, gid: checkout.owner_gid }
+}
+
+fn quota(limits: Limits) -> Quota {
+    Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes }
 }
 
 fn bounds(limits: Limits) -> CgroupLimits {

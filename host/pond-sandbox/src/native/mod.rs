@@ -4,6 +4,7 @@
 //! the privileged launcher and acts on nothing else; `reap` needs only a job's name.
 
 pub mod cgroup;
+mod footing;
 mod ids;
 mod launch;
 mod launcher;
@@ -17,6 +18,7 @@ mod toolchain;
 mod tools;
 mod upper;
 
+pub use footing::{FootingFault, Owner};
 pub(crate) use ids::{IdRange, IdsFault, take_range};
 pub(crate) use launch::Ends;
 pub use launch::{Begun, Job, LaunchFault, Native, NativeFault};

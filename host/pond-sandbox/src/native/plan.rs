@@ -3,8 +3,8 @@
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
 use pond_wire::jail::{
-    BindKind, CheckoutPath, CheckoutView, Console, Door, HOME, HomeFile, Identity, JailPlan, Program,
-    ReplacedFile, Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
+    BindKind, CheckoutPath, CheckoutView, Console, Door, Ground, HOME, HomeFile, Identity, JOB_ID, JailPlan,
+    Program, ReplacedFile, Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
 };
 use rustix::fs::Uid;
 
@@ -90,6 +90,16 @@ pub(crate) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
         // Nothing of the job runs before its way out is guarded.
         start: if facts.doors.is_empty() { Start::AtOnce } else { Start::OnGo },
     })
+}
+
+/// What every plan for these places begins with.
+pub(super) fn ground(places: &[Place], identity: Identity) -> Ground {
+    Ground {
+        identity,
+        hostname: HOSTNAME.to_owned(),
+        root: toolchain::entries(places, HOSTNAME, JOB_ID),
+        shm: tmpfs(SHM_BYTES),
+    }
 }
 
 fn exhibited(exhibit: &Exhibit) -> RootEntry {

@@ -53,9 +53,24 @@ pub(crate) fn disk(directory: &Path, workshop: &Path, quota: Quota) -> Result<Di
     Ok(Disk { image: image.into(), template })
 }
 
+/// A disk for which nothing has to have a name, not even for a moment; nothing where that cannot be.
+pub(super) fn nameless_disk(directory: &Path, quota: Quota) -> Result<Option<Disk>, ScratchFault> {
+    let failed = |source| ScratchFault::Image { path: directory.to_owned(), source };
+    let Ok(template) = File::open(template_path(directory, quota)) else { return Ok(None) };
+    let Ok(image) = rustix::fs::open(directory, UNNAMED, Mode::from_raw_mode(0o600)) else { return Ok(None) };
+    let image = File::from(image);
+    image.set_len(quota.bytes).map_err(failed)?;
+    Ok(Some(Disk { image: image.into(), template: template.into() }))
+}
+
+const UNNAMED: OFlags = OFlags::RDWR.union(OFlags::TMPFILE).union(OFlags::CLOEXEC);
+
+fn template_path(directory: &Path, quota: Quota) -> PathBuf {
+    directory.join(format!("ext4-{}-{}.image", quota.bytes, quota.inodes))
+}
+
 fn unnamed_file(directory: &Path, workshop: &Path) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o600)) {
+    match rustix::fs::open(directory, UNNAMED, Mode::from_raw_mode(0o600)) {
         Ok(file) => Ok(file.into()),
         // Some filesystems cannot make a file without a name: make one and take the name away.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
@@ -70,7 +85,7 @@ fn unnamed_file(directory: &Path, workshop: &Path) -> io::Result<File> {
 }
 
 fn open_template(directory: &Path, workshop: &Path, quota: Quota) -> Result<File, ScratchFault> {
-    let path = directory.join(format!("ext4-{}-{}.image", quota.bytes, quota.inodes));
+    let path = template_path(directory, quota);
     match File::open(&path) {
         Ok(file) => Ok(file),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
