@@ -39,7 +39,13 @@ impl Ahead {
         match fork_into(Namespaces::Outer, None).at(STEP)? {
             Fork::Child => {
                 drop(ours);
-                wait(theirs)
+                // Whoever waits long must not hold what others wait to see closed: another's socket, a lifeline, a disk.
+                let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+                let kept = [streams.as_slice(), &[theirs.as_fd()]].concat();
+                match pond_sys::fd::close_all_but(&kept) {
+                    Ok(()) => wait(theirs),
+                    Err(_fault) => exit_now(1),
+                }
             }
             Fork::Parent(process) => Ok(Self { to_it: Some(ours), process: Some(process) }),
         }
@@ -184,6 +190,15 @@ mod tests {
         }
         drop(ahead);
         assert!(!is_there());
+    }
+
+    #[test]
+    fn it_holds_nothing_of_the_launcher() {
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        let _ahead = Ahead::make().unwrap();
+        drop(ours);
+        // Were there a copy, this would wait for ever.
+        assert_eq!(rustix::io::read(&theirs, &mut [0; 1]), Ok(0));
     }
 
     #[test]

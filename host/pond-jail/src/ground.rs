@@ -55,7 +55,10 @@ impl Laid {
     pub(crate) fn take(self) -> Result<(Stand, Option<Ordered>), Failure> {
         let stand = match self.stand {
             Ok(stand) if !stand.ahead.has_given_up() => stand,
-            Ok(_) | Err(_) => Stand::make(Ahead::make()?, &self.file)?,
+            failed => {
+                drop(failed);
+                Stand::make(Ahead::make()?, &self.file)?
+            }
         };
         Ok((stand, self.disk.transpose()?))
     }

@@ -91,16 +91,17 @@ fn serve() -> Result<(), Fault> {
                     laid = Some(Laid::lay(ahead.take(), lay));
                 }
                 Some(Request::Prepare(groundwork)) => {
-                    prepared = Some(match (groundwork.on, laid.take()) {
-                        (Footing::Ground, Some(laid)) => enter::prepare_on(laid, groundwork),
-                        // Whoever stands on a ground that was never laid has lost count.
-                        (Footing::Ground, None) => {
-                            Err(Failure { step: Step::CreateNamespaces, errno: Errno::NOENT })
+                    // Whoever stands on a ground that was never laid has lost count.
+                    let missing = Failure { step: Step::CreateNamespaces, errno: Errno::NOENT };
+                    prepared = Some(match groundwork.on {
+                        Footing::Ground => {
+                            laid.take().ok_or(missing).and_then(|laid| enter::prepare_on(laid, groundwork))
                         }
-                        (Footing::Bare, _unused) => ahead
-                            .take()
-                            .map_or_else(Ahead::make, Ok)
-                            .and_then(|ahead| enter::prepare(ahead, groundwork)),
+                        Footing::Bare => {
+                            drop(laid.take());
+                            let ahead = ahead.take().map_or_else(Ahead::make, Ok);
+                            ahead.and_then(|ahead| enter::prepare(ahead, groundwork))
+                        }
                     });
                 }
                 Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
