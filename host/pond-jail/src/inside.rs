@@ -31,13 +31,17 @@ pub(crate) struct Ready {
 }
 
 pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>, standing: Option<Standing>) -> ! {
+    // On a ground there is something to do before anything of a job is known.
+    let standing =
+        standing.map(|standing| root::show_processes(&standing.root).map(|()| standing)).transpose();
     // Without orders there is nobody to tell why not.
     let Ok(orders) = hear(parent, ORDERS, Step::ReadPlan) else { exit_now(0) };
     let Some(Launch { plan, report, checkout, rest }) = Launch::from_descriptors(orders) else { exit_now(1) };
     let order = request::plan_of(&plan).and_then(|plan| request::order(plan, checkout, rest));
     let order = order.unwrap_or_else(|failure| give_up(&report, failure));
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
-    match ready.and_then(|ready| enter(&order, ready, standing, parent, report.as_fd())) {
+    let started = ready.and_then(|ready| enter(&order, ready, standing?, parent, report.as_fd()));
+    match started {
         Ok(started) => pond_init::watch(&started, &order.lifeline, report),
         Err(failure) => give_up(&report, failure),
     }
@@ -88,7 +92,11 @@ fn enter(
     // 5. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
     let (new_root, mut spent) = match standing {
         Some(standing) => (standing.root, standing.spent),
-        None => (root::build(rest, plan.shm, &mut sources)?, Vec::new()),
+        None => {
+            let root = root::build(rest, plan.shm, &mut sources)?;
+            root::show_processes(&root)?;
+            (root, Vec::new())
+        }
     };
     root::make_own(&new_root, plan)?;
     let storage = receive_storage(order, rest, parent)?;

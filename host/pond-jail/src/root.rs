@@ -101,12 +101,16 @@ pub(crate) fn place_all(
     entries.iter().try_for_each(|entry| place(root, entry, sources))
 }
 
-/// What is the job's own: its processes, /tmp as large as it may be, and the terminals if it gets one.
-pub(crate) fn make_own(root: &OwnedFd, plan: &JailPlan) -> Result<(), Failure> {
+/// The /proc of this process' own pid namespace, with what tells of the host masked.
+pub(crate) fn show_processes(root: &OwnedFd) -> Result<(), Failure> {
     // A process mounts the /proc of its own pid namespace, and the kernel allows that only where the host's is there to be seen. What
     // covers it in this namespace is of our making, which the kernel leaves out of account.
     attach(root, &proc_mount()?, "proc", Step::MountProc)?;
-    mask_proc(root)?;
+    mask_proc(root)
+}
+
+/// What is the job's own: /tmp as large as it may be, and the terminals if it gets one.
+pub(crate) fn make_own(root: &OwnedFd, plan: &JailPlan) -> Result<(), Failure> {
     attach(root, &tmpfs(plan.tmp, "1777", Step::MountTmp)?, "tmp", Step::MountTmp)?;
     match plan.console {
         Console::Pipes => Ok(()),

@@ -134,7 +134,7 @@ fn a_ground_is_for_anybody_and_nothing_in_it_can_be_written_to() {
     };
     let cap = TmpfsCap { bytes: 1, inodes: 1 };
     let null = device("/dev/null", "/dev/null");
-    assert!(check_ground(&ground("pond", cap, vec![null.clone()])).is_ok());
+    assert_eq!(check_ground(&ground("pond", cap, vec![null.clone()])), Ok(()));
     let throwaway = RootEntry::Throwaway { path: "/opt".to_owned(), source: None };
     let workspace = RootEntry::Directory { path: WORKSPACE.to_owned() };
     let refused = [
