@@ -59,7 +59,11 @@ impl Ahead {
     }
 
     pub(crate) fn tell(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
-        pond_sys::socket::send(self.socket()?, &[word], descriptors).at(STEP)
+        match pond_sys::socket::send(self.socket()?, &[word], descriptors) {
+            // It has given up, and its own word says why.
+            Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.at(STEP),
+        }
     }
 
     pub(crate) fn process(&self) -> Result<&Child, Failure> {
@@ -95,7 +99,15 @@ impl Expected {
     pub(crate) fn arrive(mut self) -> Result<Child, Failure> {
         let lost = Failure { step: STEP, errno: Errno::CONNRESET };
         let mut said = [0; Report::BYTES];
-        let (length, descriptors) = pond_sys::socket::receive(self.0.socket()?, &mut said).at(STEP)?;
+        let socket = self.0.socket()?;
+        let heard = match pond_sys::socket::receive(socket, &mut said) {
+            // It gave up without hearing our last word. That is told once, before what it had still said.
+            Err(fault) if fault.kind() == std::io::ErrorKind::ConnectionReset => {
+                pond_sys::socket::receive(socket, &mut said)
+            }
+            other => other,
+        };
+        let (length, descriptors) = heard.at(STEP)?;
         let said = said.get(..length).unwrap_or_default();
         match (descriptors.into_iter().next(), Report::decode(said)) {
             (Some(pidfd), _) => {
