@@ -5,6 +5,7 @@ use std::path::Path;
 use pond_policy::backend::Backend;
 use pond_policy::sandbox::SandboxPolicy;
 
+use crate::checkout::Checkout;
 use crate::container::{Contained, Container, ContainerFault, EngineSettings};
 use crate::native::cgroup::{Around, Mode};
 use crate::native::{Begun, Job, LaunchFault, Native, NativeFault, Running};
@@ -77,6 +78,14 @@ impl Provider {
         match self {
             Self::Native(native) => native.retire(),
             Self::Container(container) => container.retire(),
+        }
+    }
+
+    /// Lets the launcher make ready what the next job gets if it is like this one; an engine has nothing to make ready.
+    pub fn stand_by(&self, policy: &SandboxPolicy, checkout: &Checkout) -> Result<(), ProviderFault> {
+        match self {
+            Self::Native(native) => Ok(native.stand_by(policy, checkout)?),
+            Self::Container(_) => Ok(()),
         }
     }
 

@@ -59,6 +59,8 @@ impl Range<'_> {
         let argv = self.argv(stage, selectors)?;
         let source = self.executable.to_str().context("pond's own path is not UTF-8")?.to_owned();
         let exhibits = [Exhibit { source, path: PROBE.to_owned() }];
+        // As every `pond run` does, or what is attacked here would not be what a job gets.
+        self.provider.stand_by(&policy, &checkout)?;
         let record = self.provider.reserve(name.clone())?;
         let job = Job {
             record: &record,
