@@ -34,6 +34,8 @@ pub mod word {
 pub mod staged {
     pub const WORKSPACE: &str = "workspace";
     pub const HOME: &str = "home";
+    /// Where a plan gives the job a terminal: the instance in which it is made.
+    pub const TERMINALS: &str = "terminals";
 
     /// The directory of the host that comes at this place among those of the plan.
     pub fn shown(index: usize) -> String {

@@ -9,7 +9,7 @@ mod pack;
 mod relay;
 mod unpack;
 
-pub use relay::{Relay, relay, say, tell};
+pub use relay::{Announcer, Relay, Window, relay, say, tell};
 pub use unpack::unpack;
 
 use std::os::fd::OwnedFd;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{BindKind, Console, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
+use pond_wire::jail::{BindKind, Console, HOME, JOB_ID, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -94,7 +94,7 @@ pub(crate) fn build(plan: &JailPlan, mut sources: VecDeque<OwnedFd>) -> Result<O
         Console::Pipes => {}
         Console::Terminal { .. } => {
             make_directory(&root, terminal::PLACE, Step::Terminal)?;
-            attach(&root, &terminal::mount()?, relative(terminal::PLACE), Step::Terminal)?;
+            attach(&root, &terminal::mount(JOB_ID)?, relative(terminal::PLACE), Step::Terminal)?;
         }
     }
     attach(&root, &proc, "proc", Step::MountProc)?;

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use pond_wire::jail::{Identity, JOB_ID, Report, Scratch, Step, staged};
+use pond_wire::jail::{Console, Identity, JOB_ID, Report, Scratch, Step, staged};
 use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, move_mount};
@@ -13,7 +13,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::{Stage, plan_of};
-use crate::{home, storage};
+use crate::{home, storage, terminal};
 
 pub(crate) fn stage(request: &Stage) {
     let report = request.report.as_fd();
@@ -37,6 +37,12 @@ fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
     }
     hang(&made.workspace, &request.directory, staged::WORKSPACE)?;
     hang(&made.home, &request.directory, staged::HOME)?;
+    match plan.console {
+        Console::Pipes => {}
+        Console::Terminal { .. } => {
+            hang(&terminal::mount(base + JOB_ID)?, &request.directory, staged::TERMINALS)?;
+        }
+    }
     let view = storage::open_directory(&made.workspace, ".").at(Step::MountWorkspace)?;
     Ok((made.upper, view))
 }

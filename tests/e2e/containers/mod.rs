@@ -12,6 +12,7 @@ mod lies;
 mod parity;
 mod posture;
 mod stream;
+mod terminal;
 mod tools;
 
 use std::process::Command;

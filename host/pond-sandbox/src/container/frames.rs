@@ -61,7 +61,7 @@ impl Frames {
         let Header { kind, length } = Header::decode(*header)?;
         match kind {
             Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence | Kind::Taken | Kind::Kept => {}
-            Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Stop | Kind::Leave => {
+            Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Stop | Kind::Size | Kind::Leave => {
                 return Err(FramesFault::Direction);
             }
         }

@@ -171,8 +171,9 @@ impl Container {
     }
 
     fn can_take(&self, job: &Job<'_>) -> Result<(), ContainerFault> {
-        if let Console::Terminal { .. } = job.console {
-            return Err(ContainerFault::Terminal);
+        match (job.console, self.runtime.kernel) {
+            (Console::Terminal { .. }, Kernel::Machine) => return Err(ContainerFault::Terminal),
+            (Console::Terminal { .. }, Kernel::Host | Kernel::Gvisor) | (Console::Pipes, _) => {}
         }
         if !job.doors.is_empty() && self.runtime.loopback == Loopback::Private {
             let name = self.runtime.name.clone();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, PROGRAM, Transfer, UNPACK};
 use pond_wire::jail::{
-    BindKind, CheckoutView, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged,
+    BindKind, CheckoutView, Console, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged,
 };
 
 use super::request::{
@@ -28,7 +28,9 @@ pub(super) const STAGED: [&str; 5] =
 
 /// What an engine mounts by itself and a native job does not have: devices and modules, control groups, message queues,
 /// terminals. An empty directory takes its place. A mask would lie over it, and gVisor knows no masks.
-const COVERED: [&str; 4] = ["/dev/mqueue", "/dev/pts", "/sys", "/sys/fs/cgroup"];
+const COVERED: [&str; 3] = ["/dev/mqueue", "/sys", "/sys/fs/cgroup"];
+/// Covered as well, unless the job has a terminal.
+const TERMINALS: &str = "/dev/pts";
 const EMPTY: &str = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555";
 
 /// Parts of /proc that tell of the host or act on it.
@@ -219,7 +221,11 @@ fn tmpfs_mounts(facts: &Facts<'_>) -> BTreeMap<String, String> {
             mounts.push((HOME, tmpfs(home, "0755", facts.id)));
         }
     }
-    mounts.extend(COVERED.map(|path| (path, EMPTY.to_owned())));
+    let terminals = match facts.plan.console {
+        Console::Pipes => Some(TERMINALS),
+        Console::Terminal { .. } => None,
+    };
+    mounts.extend(COVERED.into_iter().chain(terminals).map(|path| (path, EMPTY.to_owned())));
     mounts.into_iter().map(|(path, options)| (path.to_owned(), options)).collect()
 }
 
@@ -273,7 +279,18 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
         | RootEntry::Symlink { .. }
         | RootEntry::Device { .. } => None,
     });
-    files.chain([bind(facts.executable, PROGRAM, true)]).chain(storage).collect()
+    let files = files.chain([bind(facts.executable, PROGRAM, true)]).chain(storage);
+    files.chain(terminals(facts)).collect()
+}
+
+/// On the host's kernel an engine's own instance has no bound but the one that all of the host shares. The other kernels have
+/// theirs to themselves.
+fn terminals(facts: &Facts<'_>) -> Option<Mount> {
+    let hung = format!("{}/{}", facts.stage, staged::TERMINALS);
+    match (facts.plan.console, facts.kernel) {
+        (Console::Terminal { .. }, Kernel::Host) => Some(bind(&hung, TERMINALS, false)),
+        (Console::Terminal { .. }, Kernel::Gvisor | Kernel::Machine) | (Console::Pipes, _) => None,
+    }
 }
 
 /// Without what is mounted below: an engine of this age makes only the mount itself read-only.

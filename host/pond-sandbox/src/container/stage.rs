@@ -104,7 +104,7 @@ pub(super) fn take_down(directory: &Path) -> Result<(), StageFault> {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     };
-    let storage = [staged::WORKSPACE, staged::HOME].map(str::to_owned);
+    let storage = [staged::WORKSPACE, staged::HOME, staged::TERMINALS].map(str::to_owned);
     for name in storage.into_iter().chain((0..MOST_SHOWN).map(staged::shown)) {
         let place = directory.join(name);
         match unmount(&place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {

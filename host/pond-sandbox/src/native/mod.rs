@@ -26,7 +26,7 @@ pub use plan::{Exhibit, PlanFault};
 pub(crate) use plan::{Facts, plan};
 pub use reap::{SweepFault, Swept, abandon, sweep};
 pub use remedy::{in_the_way, remedy};
-pub(crate) use running::{Death, STOP_WORD};
+pub(crate) use running::{Death, word};
 pub use running::{Ending, Over, Remains, Running, RunningFault, Streams};
 pub(crate) use scratch::{Quota, ScratchFault, disk};
 pub(crate) use toolchain::{Place, is_usual, probe as places};

@@ -3,8 +3,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use pond_wire::contained::{Kind, Order, frame};
+use pond_wire::jail::Console;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
@@ -20,7 +22,7 @@ use crate::native::{Death, Ends, IdRange, Running, Streams};
 pub(super) struct Connection {
     pub(super) container: String,
     pub(super) image: String,
-    pub(super) streams: std::os::unix::net::UnixStream,
+    pub(super) streams: UnixStream,
     pub(super) early: Vec<u8>,
     pub(super) pid: Pid,
     pub(super) process: OwnedFd,
@@ -35,7 +37,8 @@ pub(super) struct Connection {
 
 impl Container {
     pub(super) fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
-        let pipes = Pipes::new().map_err(ContainerFault::Pipes)?;
+        let wires = Wires::new(made.order.plan.console).map_err(ContainerFault::Pipes)?;
+        let Wires { ours, streams, terminal, lifeline } = wires;
         let (report, theirs) = pond_sys::socket::pair().map_err(ContainerFault::Pipes)?;
         let plan = &made.order.plan;
         if !plan.doors.is_empty() {
@@ -53,10 +56,11 @@ impl Container {
             pid: made.pid,
             groups: made.groups,
             report: Some(theirs),
-            lifeline: Some(pipes.lifeline.0),
-            stdin: Some(pipes.stdin.0),
-            stdout: Some(pipes.stdout.1),
-            stderr: Some(pipes.stderr.1),
+            lifeline: Some(lifeline.0),
+            stdin: Some(ours.stdin),
+            stdout: Some(ours.stdout),
+            stderr: ours.stderr,
+            terminal,
             layer: made.layer,
             start: plan.start,
             kernel: made.order.kernel,
@@ -75,28 +79,48 @@ impl Container {
             attend(relay, transit, &engine, &container, (runtime, image))
         });
         let thread = thread.map_err(ContainerFault::Pipes)?;
-        let streams = Streams { stdin: pipes.stdin.1, stdout: pipes.stdout.0, stderr: pipes.stderr.0 };
-        let ends = Ends { streams: Some(streams), lifeline: pipes.lifeline.1, report };
+        let ends = Ends { streams, lifeline: lifeline.1, report };
         Ok(Running::contained(ends, made.process, thread, death, made.range))
     }
 }
 
-/// Both ends of the job's streams on this side: (read, write).
-struct Pipes {
-    stdin: (OwnedFd, OwnedFd),
-    stdout: (OwnedFd, OwnedFd),
-    stderr: (OwnedFd, OwnedFd),
+/// Both sides of the job's streams, on this side of the container.
+struct Wires {
+    ours: Ours,
+    /// The supervisor's: pipes, or a terminal that is announced later.
+    streams: Option<Streams>,
+    terminal: Option<OwnedFd>,
+    /// (read, write)
     lifeline: (OwnedFd, OwnedFd),
 }
 
-impl Pipes {
-    /// The relay's ends do not block.
-    fn new() -> io::Result<Self> {
+/// The relay's, which do not block.
+struct Ours {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: Option<OwnedFd>,
+}
+
+impl Wires {
+    fn new(console: Console) -> io::Result<Self> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
-        let (stdin, stdout, stderr, lifeline) = (pipe()?, pipe()?, pipe()?, pipe()?);
-        for end in [&stdin.0, &stdout.1, &stderr.1] {
+        let lifeline = pipe()?;
+        let (ours, streams, terminal) = match console {
+            Console::Pipes => {
+                let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
+                let streams = Streams { stdin: stdin.1, stdout: stdout.0, stderr: stderr.0 };
+                (Ours { stdin: stdin.0, stdout: stdout.1, stderr: Some(stderr.1) }, Some(streams), None)
+            }
+            // Its size travels as a word of the supervisor's.
+            Console::Terminal { .. } => {
+                let (ours, theirs) = UnixStream::pair()?;
+                let stdin = ours.try_clone()?.into();
+                (Ours { stdin, stdout: ours.into(), stderr: None }, None, Some(theirs.into()))
+            }
+        };
+        for end in [&ours.stdin, &ours.stdout].into_iter().chain(&ours.stderr) {
             rustix::io::ioctl_fionbio(end, true)?;
         }
-        Ok(Self { stdin, stdout, stderr, lifeline })
+        Ok(Self { ours, streams, terminal, lifeline })
     }
 }

@@ -22,7 +22,9 @@ pub enum ContainerFault {
         "the container backends mount the job's disk, which only root can; run pond as root, or use the native backend"
     )]
     NotRoot,
-    #[error("the container backends give a job no terminal; run it without --tty, or use the native backend")]
+    #[error(
+        "a virtual machine gives a job no terminal: nobody has seen one work there; run it without --tty, or on another backend"
+    )]
     Terminal,
     #[error(
         "the runtime {0} has a network stack of its own, into which no gateway reaches; register it with \

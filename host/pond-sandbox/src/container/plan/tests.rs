@@ -191,6 +191,21 @@ fn a_machine_is_given_files_and_room_and_no_directory() {
 }
 
 #[test]
+fn a_job_with_a_terminal_has_an_instance_of_its_own() {
+    let mut plan = jail_plan();
+    plan.console = Console::Terminal { rows: 24, columns: 80 };
+    for (kernel, runtime) in [(Kernel::Host, "runc"), (Kernel::Gvisor, "runsc")] {
+        let mut expected = requested(kernel, runtime);
+        expected["HostConfig"]["Tmpfs"].as_object_mut().unwrap().remove("/dev/pts");
+        if kernel == Kernel::Host {
+            let hung = bound("/state/scratch/.job.stage/terminals", "/dev/pts", false);
+            expected["HostConfig"]["Mounts"].as_array_mut().unwrap().push(hung);
+        }
+        assert_eq!(requested_by(kernel, runtime, Transfer::Bind, &plan), expected);
+    }
+}
+
+#[test]
 fn whoever_unpacks_is_nobody_special() {
     let exec = serde_json::to_value(unpacker("/workspace", 7)).unwrap();
     let expected = json!({

@@ -14,10 +14,13 @@ use std::time::{Duration, Instant};
 use pond_policy::limits::{Cpus, Memory, Pids};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 use super::host::own_layout;
 use super::layout::Layout;
-use super::{CgroupFault, CgroupHost, CgroupLimits, Entry, JobCgroup, Mode, Usage, delegate, reclaim};
+use super::{
+    CgroupFault, CgroupHost, CgroupLimits, Entry, Foreign, JobCgroup, Mode, Usage, delegate, reclaim,
+};
 
 fn unique(label: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -416,4 +419,26 @@ fn a_smaller_limit_around_is_noticed_and_is_the_one_that_kills() {
     let usage = job.usage().unwrap();
     assert!(usage.oom_kills >= Some(1), "{usage:?}");
     job.remove().unwrap();
+}
+
+/// The groups of a container are read as this host has them, v1 or v2: the kernel's own files, by a process inside.
+#[test]
+fn what_holds_a_strangers_process_is_the_kernels_word() {
+    let (name, held) = (unique("foreign"), limits("64m", "1.5", "100"));
+    let group = CgroupHost::detect().unwrap().create(&name, &held).unwrap();
+    let mut child = start_and_wait_for_line(&group, "echo in; exec sleep 1000");
+    let pid = Pid::from_child(&child);
+    assert!(Foreign::of(pid, "another-container").unwrap().is_none());
+    let foreign = Foreign::of(pid, &name).unwrap().unwrap();
+    foreign.hold(&held, 0).unwrap();
+    for other in [limits("32m", "1.5", "100"), limits("64m", "1", "100"), limits("64m", "1.5", "99"), wide()]
+    {
+        let fault = foreign.hold(&other, 0).unwrap_err();
+        assert!(matches!(fault, CgroupFault::NotTaken { .. }), "{other:?}: {fault}");
+    }
+    assert!(matches!(foreign.hold(&held, 1), Err(CgroupFault::NotTaken { .. })));
+    assert!(foreign.usage().unwrap().memory_peak_bytes > Some(0));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    group.remove().unwrap();
 }
