@@ -23,6 +23,7 @@ pub mod duration;
 pub mod egress;
 pub mod harness;
 pub mod image;
+pub mod life;
 pub mod limits;
 pub mod model;
 pub mod name;

@@ -136,7 +136,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
 /// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
 fn become_job(order: &Order, streams: &[OwnedFd; 3], filter: &seccomp::Filter, pond: &Streams) -> ! {
     let failure = match confine(order, streams, filter, pond) {
-        Ok(program) => job::exec(&order.plan, &program),
+        Ok(program) => job::exec(&order.plan.program, &program),
         Err(failure) => failure,
     };
     tell(&pond.to_pond, failure.report());
@@ -151,7 +151,7 @@ fn confine(
     pond: &Streams,
 ) -> Result<pond_sys::process::Program, Failure> {
     let plan = &order.plan;
-    let program = job::prepare(plan)?;
+    let program = job::prepare(&plan.program)?;
     rustix::process::setsid().at(Step::DropIdentity)?;
     pond_sys::signal::reset_all().at(Step::DropIdentity)?;
     job::take_streams(Some(streams), None)?;

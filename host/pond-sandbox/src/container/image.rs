@@ -181,6 +181,7 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
         | RootEntry::File { .. }
         | RootEntry::Bind { .. }
         | RootEntry::Throwaway { .. }
+        | RootEntry::Mount { .. }
         | RootEntry::Device { .. } => true,
     });
     for path in MOUNT_POINTS.into_iter().chain([WORKSPACE]) {
@@ -192,6 +193,7 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
         match entry {
             RootEntry::Directory { path }
             | RootEntry::Throwaway { path, .. }
+            | RootEntry::Mount { path, kind: BindKind::Directory, .. }
             | RootEntry::Bind { path, kind: BindKind::Directory, .. } => {
                 add(&mut tar, path, Kind::Directory, "")?;
             }
@@ -201,7 +203,9 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
             RootEntry::File { path, content } if !is_staged(path) => {
                 add(&mut tar, path, Kind::File, content)?;
             }
-            RootEntry::Bind { path, kind: BindKind::File, .. } | RootEntry::File { path, .. } => {
+            RootEntry::Bind { path, kind: BindKind::File, .. }
+            | RootEntry::Mount { path, kind: BindKind::File, .. }
+            | RootEntry::File { path, .. } => {
                 add(&mut tar, path, Kind::File, "")?;
             }
             // The engine's own, the same ones.

@@ -19,7 +19,7 @@ use pond_policy::image::Image;
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, Order, Transfer};
 use pond_wire::jail::{
-    BindKind, CheckoutView, Console, HOME, Identity, JailPlan, RootEntry, Scratch, TmpfsCap, WORKSPACE,
+    BindKind, CheckoutView, Console, Duty, HOME, Identity, JailPlan, RootEntry, Scratch, TmpfsCap, WORKSPACE,
 };
 use pond_wire::tree::TreeCaps;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -190,9 +190,9 @@ impl Container {
     /// Files a runtime copies into a machine; directories it does not.
     fn can_show(&self, plan: &JailPlan) -> Result<(), ContainerFault> {
         let shared = plan.root.iter().find_map(|entry| match entry {
-            RootEntry::Bind { path, kind: BindKind::Directory, .. } | RootEntry::Throwaway { path, .. } => {
-                Some(path)
-            }
+            RootEntry::Bind { path, kind: BindKind::Directory, .. }
+            | RootEntry::Mount { path, .. }
+            | RootEntry::Throwaway { path, .. } => Some(path),
             RootEntry::Bind { kind: BindKind::File, .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
@@ -264,6 +264,8 @@ impl Container {
             console: job.console,
             doors: job.doors,
             home: job.home,
+            mounts: &[],
+            duty: Duty::Once,
         })?;
         // Pid 1 is the same user here; with one more for it, it is the control group that says when there are too many.
         plan.rlimits.processes += 1;

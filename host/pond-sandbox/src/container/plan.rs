@@ -89,6 +89,7 @@ pub(super) fn staged_files(plan: &JailPlan) -> impl Iterator<Item = (&str, &str)
         | RootEntry::Symlink { .. }
         | RootEntry::Bind { .. }
         | RootEntry::Throwaway { .. }
+        | RootEntry::Mount { .. }
         | RootEntry::Device { .. } => None,
     })
 }
@@ -264,6 +265,7 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
     let files = facts.plan.root.iter().filter_map(move |entry| match entry {
         RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(bind(&shown.next()?, path, true)),
         RootEntry::Throwaway { path, .. } => Some(bind(&shown.next()?, path, false)),
+        RootEntry::Mount { path, writable, .. } => Some(bind(&shown.next()?, path, !writable)),
         RootEntry::Bind { path, source, kind: BindKind::File } => Some(bind(source, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
             Some(bind(&format!("{stage}/{}", base_name(path)), path, true))

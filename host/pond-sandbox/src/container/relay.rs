@@ -389,7 +389,12 @@ impl Relay {
                 }
                 &[]
             }
-            Report::Started | Report::Doors | Report::Failed { .. } => &[],
+            Report::Started
+            | Report::Doors
+            | Report::Failed { .. }
+            | Report::Serving
+            | Report::Began
+            | Report::Connected => &[],
         };
         // A supervisor that is gone closes the lifeline, which ends all this.
         if let Some(socket) = &self.report

@@ -3,7 +3,7 @@
 use pond_policy::node::Node;
 use pond_policy::settings::Settings;
 use pond_wire::jail::{
-    BindKind, CheckoutView, Console, Identity, Program, RootEntry, Scratch, Start, TmpfsCap,
+    BindKind, CheckoutView, Console, Duty, Identity, Program, RootEntry, Scratch, Start, TmpfsCap,
 };
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ pub(crate) fn jail_plan() -> JailPlan {
         console: Console::Pipes,
         doors: Vec::new(),
         start: Start::AtOnce,
+        duty: Duty::Once,
     }
 }
 
