@@ -19,7 +19,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Ending, Job, Native, Remains, Running};
 use pond_sandbox::record::{JobName, Live};
 use pond_sandbox::state::StateDir;
-use pond_wire::jail::Console;
+use pond_wire::jail::{Console, Duty};
 use pond_worker::supervise::{Bounds, Wiring, supervise};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -145,6 +145,9 @@ impl Resident {
             console: Console::Pipes,
             doors: &[],
             home: &[],
+            mounts: &[],
+            filesystem: None,
+            duty: Duty::Once,
         };
         let running = self.native.launch(&job)?;
         Ok((record, running))

@@ -136,6 +136,7 @@ enum Policy {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum SchemaOf {
     Run,
+    Sandbox,
     RunResult,
 }
 

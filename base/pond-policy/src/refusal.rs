@@ -64,6 +64,23 @@ named_enum! {
         CredentialInvalid => "credential_invalid",
         PriceInvalid => "price_invalid",
         PriceMissing => "price_missing",
+        IdInvalid => "id_invalid",
+        LabelInvalid => "label_invalid",
+        SourcePathInvalid => "source_path_invalid",
+        TargetInvalid => "target_invalid",
+        TargetReserved => "target_reserved",
+        TargetConflict => "target_conflict",
+        ExcludeInvalid => "exclude_invalid",
+        UnknownTool => "unknown_tool",
+        ToolDuplicate => "tool_duplicate",
+        UnknownAgent => "unknown_agent",
+        PortInvalid => "port_invalid",
+        PortDuplicate => "port_duplicate",
+        TtlInvalid => "ttl_invalid",
+        AliasInvalid => "alias_invalid",
+        CompanionInvalid => "companion_invalid",
+        CompanionsUnsupported => "companions_unsupported",
+        HealthcheckInvalid => "healthcheck_invalid",
     }
 }
 

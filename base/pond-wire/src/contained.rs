@@ -5,9 +5,12 @@
 //! job's output, reports and, where the copy travels as a stream, what the job made of it. The job holds neither stream. Decoding refuses any kind it does not know and any length over
 //! its kind's bound, because pid 1 shares the job's fate.
 
+pub mod serving;
+
 use serde::{Deserialize, Serialize};
 
 use crate::jail::{JailPlan, MAX_PLAN_BYTES, Report};
+use serving::NUMBER;
 
 /// Where pond's own executable stands in a container, and the name under which it is pid 1.
 pub const PROGRAM: &str = "/.pond/init";
@@ -121,6 +124,24 @@ pub enum Kind {
     Taken,
     /// From pid 1: more of the [`crate::tree`] that the job left, after the last report.
     Kept,
+    /// To pid 1 that serves: run an [`Exec`]. This frame and those below begin with the number of the exec they are about.
+    ExecStart,
+    ExecInput,
+    ExecInputEnd,
+    /// To pid 1: its terminal has another [`WindowSize`].
+    ExecSize,
+    /// To pid 1: a signal for its process group.
+    ExecSignal,
+    /// To pid 1: so many bytes of its output were taken.
+    ExecRoom,
+    ExecStdout,
+    ExecStderr,
+    /// From pid 1: so many bytes of its input were taken, or went nowhere.
+    ExecTaken,
+    /// From pid 1: a [`Report`] of it: that it was started, that it could not be, how it ended.
+    ExecReport,
+    /// From pid 1: after its end, that nothing of its output is left to say.
+    ExecOver,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -139,7 +160,7 @@ pub struct Header {
 }
 
 impl Kind {
-    const ALL: [(Kind, u8); 13] = [
+    const ALL: [(Kind, u8); 24] = [
         (Kind::Order, 1),
         (Kind::Go, 2),
         (Kind::Input, 3),
@@ -153,6 +174,17 @@ impl Kind {
         (Kind::Kept, 11),
         (Kind::Taken, 12),
         (Kind::Size, 13),
+        (Kind::ExecStart, 14),
+        (Kind::ExecInput, 15),
+        (Kind::ExecInputEnd, 16),
+        (Kind::ExecSize, 17),
+        (Kind::ExecSignal, 18),
+        (Kind::ExecRoom, 19),
+        (Kind::ExecStdout, 20),
+        (Kind::ExecStderr, 21),
+        (Kind::ExecTaken, 22),
+        (Kind::ExecReport, 23),
+        (Kind::ExecOver, 24),
     ];
 
     fn most(self) -> usize {
@@ -164,6 +196,13 @@ impl Kind {
             Self::Evidence => MAX_EVIDENCE,
             Self::Taken => size_of::<u32>(),
             Self::Size => WindowSize::BYTES,
+            Self::ExecStart => NUMBER + Self::Order.most(),
+            Self::ExecInput | Self::ExecStdout | Self::ExecStderr => NUMBER + MAX_PIECE,
+            Self::ExecInputEnd | Self::ExecOver => NUMBER,
+            Self::ExecSize => NUMBER + WindowSize::BYTES,
+            Self::ExecSignal => NUMBER + 1,
+            Self::ExecRoom | Self::ExecTaken => NUMBER + size_of::<u32>(),
+            Self::ExecReport => NUMBER + Report::BYTES,
         }
     }
 }
@@ -224,7 +263,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_lengths_are_refused() {
         assert_eq!(header(&[0, 0, 0, 0, 0]), Err(FrameFault::Kind(0)));
-        assert_eq!(header(&[14, 0, 0, 0, 0]), Err(FrameFault::Kind(14)));
+        assert_eq!(header(&[25, 0, 0, 0, 0]), Err(FrameFault::Kind(25)));
         assert_eq!(header(&[2, 1, 0, 0, 0]), Err(FrameFault::Length(1)));
         assert_eq!(header(&[6, 1, 0, 1, 0]), Err(FrameFault::Length(0x1_0001)));
         assert_eq!(header(&[8, 25, 0, 0, 0]), Err(FrameFault::Length(25)));

@@ -5,8 +5,10 @@
 //! invariants. Answers are `Report`s of a fixed size; only the launcher and init hold the socket they travel on.
 
 mod report;
+mod serving;
 
 pub use report::{Report, ReportFault, Step, Usage};
+pub use serving::{Answer, Ask, AskFault, ExecOrder};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,8 @@ pub mod word {
     pub const PREPARE: u8 = 0x10;
     pub const GROUP: u8 = 0x01;
     pub const DISK: u8 = 0x02;
+    /// Besides `DISK`, and besides `STAGE`: the image has a filesystem already and comes without a template.
+    pub const KEPT: u8 = 0x04;
     /// Let that child carry out a plan. Descriptors: the plan, the report socket, the checkout, the job's streams if the
     /// plan gives it any, the lifeline, and the entries of its v1 control groups.
     pub const LAUNCH: u8 = 0x20;
@@ -72,6 +76,17 @@ pub struct JailPlan {
     /// Listeners made inside for the job's gateway, which travel out with `Report::Doors`.
     pub doors: Vec<Door>,
     pub start: Start,
+    pub duty: Duty,
+}
+
+/// What pid 1 is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Duty {
+    /// Run the plan's program, and end with it.
+    Once,
+    /// Run whatever it is asked to, until nobody asks any more. The plan's program has no arguments of its own.
+    Serve,
 }
 
 /// Which host ids the ids inside stand for. The job runs as `JOB_ID` inside, never as 0.
@@ -121,6 +136,14 @@ pub enum RootEntry {
         path: String,
         source: String,
     },
+    /// A file or directory of the host itself, as it is and as it changes, its owner appearing as the job; without what is
+    /// mounted below.
+    Mount {
+        path: String,
+        source: CheckoutPath,
+        kind: BindKind,
+        writable: bool,
+    },
 }
 
 impl RootEntry {
@@ -131,7 +154,8 @@ impl RootEntry {
             | Self::File { path, .. }
             | Self::Bind { path, .. }
             | Self::Throwaway { path, .. }
-            | Self::Device { path, .. } => path,
+            | Self::Device { path, .. }
+            | Self::Mount { path, .. } => path,
         }
     }
 }
@@ -186,6 +210,8 @@ pub struct CheckoutPath {
 pub enum Scratch {
     /// A formatted ext4 image, passed as a descriptor; its size is the quota.
     Ext4Image,
+    /// The same, but what is on it outlives the sandbox.
+    KeptImage,
     /// Memory, charged to the job.
     Tmpfs(TmpfsCap),
 }

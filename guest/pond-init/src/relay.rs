@@ -59,7 +59,7 @@ pub enum Announcer {
 }
 
 impl Window {
-    fn resize(&self, WindowSize { rows, columns }: WindowSize) -> Result<(), Errno> {
+    pub fn resize(&self, WindowSize { rows, columns }: WindowSize) -> Result<(), Errno> {
         tcsetwinsize(&self.end, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })?;
         match self.announcer {
             Announcer::Kernel => Ok(()),
@@ -312,7 +312,18 @@ impl Inbox {
                 | Kind::Report
                 | Kind::Evidence
                 | Kind::Taken
-                | Kind::Kept => return Err(Errno::BADMSG),
+                | Kind::Kept
+                | Kind::ExecStart
+                | Kind::ExecInput
+                | Kind::ExecInputEnd
+                | Kind::ExecSize
+                | Kind::ExecSignal
+                | Kind::ExecRoom
+                | Kind::ExecStdout
+                | Kind::ExecStderr
+                | Kind::ExecTaken
+                | Kind::ExecReport
+                | Kind::ExecOver => return Err(Errno::BADMSG),
             }
         }
     }

@@ -4,7 +4,8 @@
 
 use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
 use pond_wire::jail::{
-    CheckoutView, Console, Door, HOME, JailPlan, MOST_SHOWN, RootEntry, Start, Step, TmpfsCap, WORKSPACE,
+    CheckoutView, Console, Door, Duty, HOME, JailPlan, MOST_SHOWN, Program, RootEntry, Start, Step, TmpfsCap,
+    WORKSPACE,
 };
 use rustix::io::Errno;
 
@@ -24,7 +25,7 @@ const MOST_DOORS: usize = 31;
 pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
     let caps_bounded = [plan.tmp, plan.shm].into_iter().all(bounded);
     let scratch_bounded = match plan.scratch {
-        pond_wire::jail::Scratch::Ext4Image => true,
+        pond_wire::jail::Scratch::Ext4Image | pond_wire::jail::Scratch::KeptImage => true,
         pond_wire::jail::Scratch::Tmpfs(cap) => bounded(cap),
     };
     let checkout_named = match &plan.checkout {
@@ -47,13 +48,27 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
             .home
             .iter()
             .all(|file| !file.path.is_empty() && is_plain_absolute(&format!("/{}", file.path)))
-        && !plan.program.argv.is_empty()
-        && plan.program.argv.iter().all(|argument| !argument.contains('\0'))
-        && plan.program.env.iter().all(|(name, value)| env_is_sound(name, value))
-        && plan.program.search.iter().all(|directory| is_plain_absolute(directory))
-        && is_plain_absolute(&plan.program.cwd)
+        && duty_is_sound(plan)
         && is_hostname(&plan.hostname);
     if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
+}
+
+/// A program of its own, or a terminal's place for those to come: what pid 1 serves never has the plan's streams.
+fn duty_is_sound(plan: &JailPlan) -> bool {
+    match (plan.duty, plan.console) {
+        (Duty::Once, Console::Pipes | Console::Terminal { .. }) => program_is_sound(&plan.program),
+        (Duty::Serve, Console::Terminal { .. }) => plan.program.argv.is_empty(),
+        (Duty::Serve, Console::Pipes) => false,
+    }
+}
+
+/// One program, by the same rules as a plan's.
+pub(crate) fn program_is_sound(program: &Program) -> bool {
+    !program.argv.is_empty()
+        && program.argv.iter().all(|argument| !argument.contains('\0'))
+        && program.env.iter().all(|(name, value)| env_is_sound(name, value))
+        && program.search.iter().all(|directory| is_plain_absolute(directory))
+        && is_plain_absolute(&program.cwd)
 }
 
 /// Each door once, few enough for one packet, and a job that waits until somebody serves them.
@@ -82,6 +97,7 @@ fn entry_is_sound(entry: &RootEntry, console: Console) -> bool {
             source.as_deref().is_none_or(|source| is_plain_absolute(source) && source != "/")
         }
         RootEntry::Device { source, .. } => device_is_sound(source, console),
+        RootEntry::Mount { source, .. } => is_plain_absolute(&source.path) && source.path != "/",
         RootEntry::Directory { .. } | RootEntry::Symlink { .. } | RootEntry::File { .. } => true,
     };
     is_plain_absolute(path) && path != "/" && outside_reserved && source_is_sound

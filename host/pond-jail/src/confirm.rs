@@ -20,6 +20,8 @@ const BREACH: Errno = Errno::ISNAM;
 
 /// More than pid 1 ever has open, counted from zero.
 const DESCRIPTORS_OF_INIT: u32 = 32;
+/// Where its own streams are: they were the first it opened.
+const DESCRIPTORS_OF_SERVER: u32 = 8;
 
 pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
     let forbidden = [
@@ -66,6 +68,28 @@ pub(crate) fn confirm_on_gvisor(report: BorrowedFd<'_>) -> Result<(), Failure> {
         return Err(Failure { step: Step::Confirm, errno: BREACH });
     }
     confirm_anywhere(report)
+}
+
+/// The same where pid 1 serves: it also has the ends of other programs' pipes, which are the same user's. The engine's streams are
+/// nobody's but its own.
+pub(crate) fn confirm_among_others(engines: [&OwnedFd; 2]) -> Result<(), Failure> {
+    let own = engines.map(|stream| file(stream.as_fd()));
+    let opens = |number: u32| {
+        let path = format!("/proc/1/fd/{number}");
+        let open = |flags| {
+            let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+            rustix::fs::openat(CWD, &path, flags, Mode::empty()).ok()
+        };
+        [OFlags::RDONLY, OFlags::WRONLY].into_iter().filter_map(open).any(|opened| {
+            let opened = file(opened.as_fd());
+            opened.is_none() || own.contains(&opened)
+        })
+    };
+    if (0..DESCRIPTORS_OF_SERVER).any(opens) {
+        return Err(Failure { step: Step::Confirm, errno: BREACH });
+    }
+    let [_, to_pond] = engines;
+    confirm_anywhere(to_pond.as_fd())
 }
 
 fn confirm_anywhere(report: BorrowedFd<'_>) -> Result<(), Failure> {

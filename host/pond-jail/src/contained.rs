@@ -5,13 +5,15 @@
 //! engine cannot express (Landlock, the exact filter) is added by the child just before it becomes the job, tried, and
 //! without it there is no job.
 
+mod serving;
+
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_init::{Announcer, Relay, Window, relay, say, tell};
 use pond_sys::process::{exit_now, fork_plainly};
 use pond_sys::seccomp;
 use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order, Transfer};
-use pond_wire::jail::{CheckoutView, Identity, JOB_ID, JailPlan, Report, Step, WORKSPACE};
+use pond_wire::jail::{CheckoutView, Duty, Identity, JOB_ID, JailPlan, Report, Step, WORKSPACE};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -40,11 +42,20 @@ struct Started {
     kept: Option<&'static str>,
 }
 
+/// What is left to do for pid 1.
+enum Duties {
+    /// A job runs.
+    Relay(Started),
+    /// None runs yet.
+    Serve(Box<Order>, OwnedFd),
+}
+
 /// Never returns to the caller's code.
 pub fn contained() -> ! {
     let Ok(streams) = take_streams() else { exit_now(1) };
     match begin(&streams) {
-        Ok(started) => relay(Relay {
+        Ok(Duties::Serve(order, child_events)) => serving::serve(&order, &streams, &child_events),
+        Ok(Duties::Relay(started)) => relay(Relay {
             job: started.job,
             child_events: started.child_events,
             filter: started.filter,
@@ -70,7 +81,7 @@ fn take_streams() -> Result<Streams, Errno> {
     Ok(Streams { from_pond, to_pond })
 }
 
-fn begin(streams: &Streams) -> Result<Started, Failure> {
+fn begin(streams: &Streams) -> Result<Duties, Failure> {
     let for_job = seccomp::compile(seccomp::Profile::Workload);
     let seen =
         serde_json::to_vec(&evidence()).map_err(|_| Failure { step: Step::Announce, errno: Errno::INVAL })?;
@@ -85,7 +96,24 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
         // It lets nobody change some of them, and has them from the engine.
         Kernel::Gvisor => become_job_user(&order.plan)?,
     }
-    let kept = kept(&order);
+    match order.plan.duty {
+        Duty::Once => start(&order, streams, &for_job, child_events).map(Duties::Relay),
+        Duty::Serve => {
+            tell(&streams.to_pond, Report::Prepared);
+            hear(&streams.from_pond, Kind::Go)?;
+            Ok(Duties::Serve(Box::new(order), child_events))
+        }
+    }
+}
+
+/// The one job of a plan.
+fn start(
+    order: &Order,
+    streams: &Streams,
+    for_job: &seccomp::Filter,
+    child_events: OwnedFd,
+) -> Result<Started, Failure> {
+    let kept = kept(order);
     let terminal = terminal::open_on(order.plan.console, order.kernel)?;
     // To hand files over or to size a terminal it needs what the job needs to make them, and no more.
     let needs_more = kept.is_some() || terminal.is_some();
@@ -94,7 +122,7 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
     tell(&streams.to_pond, Report::Prepared);
     hear(&streams.from_pond, Kind::Go)?;
     let Ends { input, outputs, theirs } = Ends::new(terminal)?;
-    let Some(pid) = fork_plainly().at(Step::ForkJob)? else { become_job(&order, &theirs, &for_job, streams) };
+    let Some(pid) = fork_plainly().at(Step::ForkJob)? else { become_job(order, &theirs, for_job, streams) };
     for ours in outputs.iter().map(|(_, output)| output).chain([&input]) {
         rustix::io::ioctl_fionbio(ours, true).at(Step::ForkJob)?;
     }
@@ -186,7 +214,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
 /// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
 fn become_job(order: &Order, streams: &Theirs, filter: &seccomp::Filter, pond: &Streams) -> ! {
     let failure = match confine(order, streams, filter, pond) {
-        Ok(program) => job::exec(&order.plan, &program),
+        Ok(program) => job::exec(&order.plan.program, &program),
         Err(failure) => failure,
     };
     tell(&pond.to_pond, failure.report());
@@ -201,7 +229,7 @@ fn confine(
     pond: &Streams,
 ) -> Result<pond_sys::process::Program, Failure> {
     let plan = &order.plan;
-    let program = job::prepare(plan)?;
+    let program = job::prepare(&plan.program)?;
     rustix::process::setsid().at(Step::DropIdentity)?;
     pond_sys::signal::reset_all().at(Step::DropIdentity)?;
     match streams {
@@ -224,7 +252,10 @@ fn confine(
         }
         Landlock::Absent => {
             seccomp::install(filter).at(Step::Seccomp)?;
-            confirm::confirm_on_gvisor(pond.to_pond.as_fd())
+            match order.plan.duty {
+                Duty::Once => confirm::confirm_on_gvisor(pond.to_pond.as_fd()),
+                Duty::Serve => confirm::confirm_among_others([&pond.from_pond, &pond.to_pond]),
+            }
         }
     };
     tried.map(|()| program)

@@ -79,9 +79,9 @@ fn send_storage(
     to_child: &OwnedFd,
 ) -> Result<(), Failure> {
     let made = || match (plan.scratch, &disk) {
-        (Scratch::Ext4Image, Some(disk)) => disk.collect(),
+        (Scratch::Ext4Image | Scratch::KeptImage, Some(disk)) => disk.collect(),
         (Scratch::Tmpfs(cap), None) => storage::scratch(cap),
-        (Scratch::Ext4Image, None) | (Scratch::Tmpfs(_), Some(_)) => {
+        (Scratch::Ext4Image | Scratch::KeptImage, None) | (Scratch::Tmpfs(_), Some(_)) => {
             Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
         }
     };

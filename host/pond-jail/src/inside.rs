@@ -7,16 +7,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
-use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Scratch, Start, Step};
+use pond_wire::jail::{Duty, Identity, JailPlan, Report, Rlimits, Scratch, Start, Step};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
 
 use crate::enter::tell;
 use crate::fault::{At, Failure};
+use crate::job::{Filter, Job};
 use crate::request::{self, Launch, Order};
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
-use crate::{doors, home, idmap, job, root, shown, storage, terminal};
+use crate::{doors, home, idmap, job, root, serving, shown, storage, terminal};
 
 /// The parent's word that the identity stands; the launch travels along.
 pub(crate) const ORDERS: u8 = 1;
@@ -37,7 +38,8 @@ pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>) -> ! {
     let order = order.unwrap_or_else(|failure| give_up(&report, failure));
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
     match ready.and_then(|ready| enter(&order, ready, parent, report.as_fd())) {
-        Ok(started) => pond_init::watch(&started, &order.lifeline, report),
+        Ok(Duties::Watch(started)) => pond_init::watch(&started, &order.lifeline, report),
+        Ok(Duties::Serve(child_events)) => serving::serve(&order, child_events, report),
         Err(failure) => give_up(&report, failure),
     }
 }
@@ -59,13 +61,16 @@ pub(crate) fn get_ready() -> Result<Ready, Failure> {
     })
 }
 
+/// What is left to do for pid 1.
+enum Duties {
+    /// A job runs.
+    Watch(pond_init::Started),
+    /// None runs yet.
+    Serve(OwnedFd),
+}
+
 // tidy: privileged sequence
-fn enter(
-    order: &Order,
-    ready: Ready,
-    parent: &OwnedFd,
-    report: BorrowedFd<'_>,
-) -> Result<pond_init::Started, Failure> {
+fn enter(order: &Order, ready: Ready, parent: &OwnedFd, report: BorrowedFd<'_>) -> Result<Duties, Failure> {
     let plan = &order.plan;
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
     enter_groups(&order.groups)?;
@@ -84,9 +89,13 @@ fn enter(
     root::enter(plan, &new_root, &storage)?;
     drop(new_root);
     home::furnish(plan)?;
-    let terminal = terminal::open(plan.console)?;
+    let terminal = match plan.duty {
+        Duty::Once => terminal::open(plan.console)?,
+        // Each job gets one of its own, when it asks for one.
+        Duty::Serve => None,
+    };
     // 6. The asking side learns where to read results, and may hold the job back until its own half is ready.
-    announce(report, &storage, terminal.as_ref())?;
+    announce(report, plan.duty, &storage, terminal.as_ref())?;
     drop(storage);
     let terminal = terminal.map(|made| made.job_end);
     if plan.start == Start::OnGo {
@@ -95,8 +104,13 @@ fn enter(
     // 7. Limits that children inherit, then the job itself.
     set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
+    if plan.duty == Duty::Serve {
+        // Or, where jobs are to come, what it takes to make each of them and to end it, under the filter they will have.
+        serving::guard(&ready.for_job, &[report, order.lifeline.as_fd(), child_events.as_fd()])?;
+        return Ok(Duties::Serve(child_events));
+    }
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
-        Fork::Child => job::run(order, terminal.as_ref(), &ready.for_job, report),
+        Fork::Child => become_job(order, terminal.as_ref(), &ready.for_job, report),
         Fork::Parent(child) => child.pid,
     };
     // 8. Init keeps no power and no descriptor it does not need: it waits, reaps and reports.
@@ -105,7 +119,20 @@ fn enter(
     let kept = [report, order.lifeline.as_fd(), child_events.as_fd()];
     let kept: Vec<_> = kept.into_iter().chain(terminal.as_ref().map(AsFd::as_fd)).collect();
     pond_sys::fd::close_all_but(&kept).at(Step::GuardInit)?;
-    Ok(pond_init::Started { job, child_events, filter: ready.for_init, terminal })
+    Ok(Duties::Watch(pond_init::Started { job, child_events, filter: ready.for_init, terminal }))
+}
+
+/// In the forked child, which becomes the job, or says why not and exits.
+fn become_job(
+    order: &Order,
+    terminal: Option<&OwnedFd>,
+    filter: &seccomp::Filter,
+    report: BorrowedFd<'_>,
+) -> ! {
+    let (plan, pipes, filter) = (&order.plan, order.stdio.as_ref(), Filter::Install(filter));
+    let failure = job::run(&Job { plan, program: &plan.program, pipes, terminal, filter }, report);
+    tell(report, failure.report(), &[]);
+    exit_now(1)
 }
 
 /// A thread that moves itself needs no lock that waits for every processor of the host; one that is moved does.
@@ -155,7 +182,9 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
             Scratch::Tmpfs(cap) => {
                 storage::build(&order.plan, || storage::scratch(cap), order.checkout.as_fd())
             }
-            Scratch::Ext4Image => Err(Failure { step: Step::MountScratch, errno: Errno::INVAL }),
+            Scratch::Ext4Image | Scratch::KeptImage => {
+                Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
+            }
         },
         Builder::Host { .. } => {
             let mut mounts = hear(parent, STORAGE, Step::MountWorkspace)?.into_iter();
@@ -168,10 +197,22 @@ fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> 
     }
 }
 
-fn announce(report: BorrowedFd<'_>, storage: &Storage, terminal: Option<&Terminal>) -> Result<(), Failure> {
+fn announce(
+    report: BorrowedFd<'_>,
+    duty: Duty,
+    storage: &Storage,
+    terminal: Option<&Terminal>,
+) -> Result<(), Failure> {
     let view = storage::open_directory(&storage.workspace, ".").at(Step::Announce)?;
+    // Whoever keeps a sandbox copies files into any part of it, and out of it.
+    let whole = match duty {
+        Duty::Once => None,
+        Duty::Serve => Some(storage::open_directory(rustix::fs::CWD, "/").at(Step::Announce)?),
+    };
     let both = [storage.upper.as_fd(), view.as_fd()];
-    let descriptors: Vec<_> = both.into_iter().chain(terminal.map(|made| made.master.as_fd())).collect();
+    let terminal = terminal.map(|made| made.master.as_fd());
+    let descriptors: Vec<_> =
+        both.into_iter().chain(terminal).chain(whole.as_ref().map(AsFd::as_fd)).collect();
     pond_sys::socket::send(report, &Report::Prepared.encode(), &descriptors).at(Step::Announce)
 }
 

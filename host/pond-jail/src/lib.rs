@@ -21,6 +21,7 @@ mod job;
 mod netlink;
 mod request;
 mod root;
+mod serving;
 mod shown;
 mod stage;
 mod storage;

@@ -73,18 +73,21 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> 
             let launch = Launch::from_descriptors(descriptors.collect()).ok_or_else(refused)?;
             return Ok(Some(Request::Launch(launch)));
         }
-        (1, Some(&word::STAGE)) => {
+        (1, Some(&stage)) if stage & !word::KEPT == word::STAGE => {
             let (plan, report, checkout, directory) = (next()?, next()?, next()?, next()?);
-            let disk = Disk { image: next()?, template: next()? };
+            let image = next()?;
+            let template = if stage & word::KEPT == 0 { Some(next()?) } else { None };
+            let disk = Disk { image, template };
             Request::Stage(Stage { plan, report, checkout, directory, disk })
         }
         (1, Some(&word::VISIT)) => Request::Visit(Visit { plan: next()?, report: next()?, process: next()? }),
-        (1, Some(&prepare)) if prepare & !(word::GROUP | word::DISK) == word::PREPARE => {
+        (1, Some(&prepare)) if prepare & !(word::GROUP | word::DISK | word::KEPT) == word::PREPARE => {
             let group = if prepare & word::GROUP == 0 { None } else { Some(next()?) };
-            let disk = if prepare & word::DISK == 0 {
-                None
-            } else {
-                Some(Disk { image: next()?, template: next()? })
+            let disk = match (prepare & word::DISK != 0, prepare & word::KEPT != 0) {
+                (false, false) => None,
+                (true, false) => Some(Disk { image: next()?, template: Some(next()?) }),
+                (true, true) => Some(Disk { image: next()?, template: None }),
+                (false, true) => return Err(refused()),
             };
             Request::Prepare(Groundwork { group, disk })
         }
@@ -120,6 +123,14 @@ pub(crate) fn order(plan: JailPlan, checkout: OwnedFd, rest: Vec<OwnedFd>) -> Re
 
 /// The plan, checked. It arrives in a sealed memory file, so what was checked here is what the child reads again.
 pub(crate) fn plan_of(file: &OwnedFd) -> Result<JailPlan, Failure> {
+    let refused = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
+    let plan: JailPlan = serde_json::from_slice(&sealed(file)?).map_err(|_| refused)?;
+    check::check(&plan)?;
+    Ok(plan)
+}
+
+/// What a memory file says that nobody can change any more.
+pub(crate) fn sealed(file: &OwnedFd) -> Result<Vec<u8>, Failure> {
     let sealed = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
     let refused = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
     if !rustix::fs::fcntl_get_seals(file).at(Step::ReadPlan)?.contains(sealed) {
@@ -134,9 +145,7 @@ pub(crate) fn plan_of(file: &OwnedFd) -> Result<JailPlan, Failure> {
     if read != bytes.len() {
         return Err(refused);
     }
-    let plan: JailPlan = serde_json::from_slice(&bytes).map_err(|_| refused)?;
-    check::check(&plan)?;
-    Ok(plan)
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -169,22 +178,31 @@ mod tests {
             (prepare | word::GROUP, 1, (true, false, 0)),
             (prepare | word::DISK, 2, (false, true, 0)),
             (both, 3, (true, true, 0)),
+            (both | word::KEPT, 2, (true, true, 0)),
             (word::LAUNCH, 7, (false, false, 7)),
             (word::STAGE, 6, (false, true, 4)),
+            (word::STAGE | word::KEPT, 5, (false, true, 4)),
             (word::VISIT, 3, (false, false, 3)),
         ] {
             assert_eq!(shape(received(&[word], descriptors).unwrap()), expected);
         }
-        for (word, descriptors) in
-            [(prepare, 1), (both, 2), (both, 4), (word::LAUNCH, 2), (word::STAGE, 5), (word::VISIT, 4)]
-        {
+        for (word, descriptors) in [
+            (prepare, 1),
+            (both, 2),
+            (both, 4),
+            (both | word::KEPT, 3),
+            (prepare | word::KEPT, 0),
+            (word::LAUNCH, 2),
+            (word::STAGE, 5),
+            (word::VISIT, 4),
+        ] {
             assert!(received(&[word], descriptors).is_err(), "{word:#x} with {descriptors}");
         }
     }
 
     #[test]
     fn an_unknown_word_is_refused_and_a_closed_end_is_the_end() {
-        for bytes in [[0].as_slice(), &[word::PREPARE | 0x04], &[word::LAUNCH | word::PREPARE], &[1, 1]] {
+        for bytes in [[0].as_slice(), &[word::PREPARE | 0x08], &[word::LAUNCH | word::PREPARE], &[1, 1]] {
             assert!(received(bytes, 3).is_err(), "{bytes:x?}");
         }
         let (ours, theirs) = pond_sys::socket::pair().unwrap();

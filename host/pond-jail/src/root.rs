@@ -53,6 +53,7 @@ pub(crate) fn open_sources(plan: &JailPlan) -> Result<VecDeque<OwnedFd>, Failure
             }
             RootEntry::Bind { kind: BindKind::Directory, .. }
             | RootEntry::Throwaway { .. }
+            | RootEntry::Mount { .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
             | RootEntry::File { .. } => {}
@@ -139,8 +140,11 @@ fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> 
                 Err(Failure { step: Step::BuildRoot, errno: Errno::NOSPC })
             }
         }
-        RootEntry::Bind { path, kind: BindKind::Directory, .. } | RootEntry::Throwaway { path, .. } => {
-            make_directory(root, path, Step::OpenRoot)
+        RootEntry::Bind { path, kind: BindKind::Directory, .. }
+        | RootEntry::Mount { path, kind: BindKind::Directory, .. }
+        | RootEntry::Throwaway { path, .. } => make_directory(root, path, Step::OpenRoot),
+        RootEntry::Mount { path, kind: BindKind::File, .. } => {
+            make_file(root, path, Step::OpenRoot).map(drop)
         }
         RootEntry::Bind { path, kind: BindKind::File, .. } => {
             drop(make_file(root, path, Step::OpenRoot)?);

@@ -26,7 +26,9 @@ pub(crate) fn stage(request: &Stage) {
 /// The upper layer, and the job's view of it.
 fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
     let plan = plan_of(&request.plan)?;
-    let (Identity::Range { base, .. }, Scratch::Ext4Image) = (plan.identity, plan.scratch) else {
+    let (Identity::Range { base, .. }, Scratch::Ext4Image | Scratch::KeptImage) =
+        (plan.identity, plan.scratch)
+    else {
         return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
     };
     let disk = || request.disk.attach()?.mount();

@@ -7,7 +7,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Step, TmpfsCap};
+use pond_wire::jail::{
+    CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Scratch, Step, TmpfsCap,
+};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -76,7 +78,7 @@ pub(crate) fn build(
     let workspace = match &lower {
         None => subtree(&disk, "u")?,
         // Never the tree itself: the mount table would tell the job where on the host it lies.
-        Some(lower) => overlay(builder, lower, &upper, &work)?,
+        Some(lower) => overlay(builder, lower, &upper, &work, Lasts::of(plan.scratch))?,
     };
     if let CheckoutView::ReadOnly(_) = plan.checkout {
         let locked = Attributes { read_only: true, ..Attributes::default() };
@@ -122,8 +124,9 @@ pub(crate) fn mount_below(errno: Errno) -> Errno {
     if errno == Errno::INVAL { Errno::XDEV } else { errno }
 }
 
-fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+/// The directory, or the file where that is what it was.
+pub(crate) fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     let again = rustix::fs::openat2(CWD, &named.path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         .at(Step::OpenCheckout)?;
     let stat = rustix::fs::fstat(&again).at(Step::OpenCheckout)?;
@@ -134,11 +137,28 @@ fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
     }
 }
 
+/// Whether what is written outlives the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    Yes,
+    No,
+}
+
+impl Lasts {
+    pub(crate) fn of(scratch: Scratch) -> Self {
+        match scratch {
+            Scratch::KeptImage => Self::Yes,
+            Scratch::Ext4Image | Scratch::Tmpfs(_) => Self::No,
+        }
+    }
+}
+
 pub(crate) fn overlay(
     builder: Builder,
     lower: &OwnedFd,
     upper: &OwnedFd,
     work: &OwnedFd,
+    lasts: Lasts,
 ) -> Result<OwnedFd, Failure> {
     let step = Step::MountWorkspace;
     let lower = open_directory(lower, ".").at(step)?;
@@ -146,9 +166,11 @@ pub(crate) fn overlay(
     fsconfig_set_fd(&context, "lowerdir+", lower.as_fd()).at(step)?;
     fsconfig_set_fd(&context, "upperdir", upper.as_fd()).at(step)?;
     fsconfig_set_fd(&context, "workdir", work.as_fd()).at(step)?;
-    // Nothing survives the job, so nothing needs to survive a power cut; and a directory must never be able to point at
-    // another part of the lower layer.
-    fsconfig_set_flag(&context, "volatile").at(step)?;
+    // Where nothing survives the job, nothing needs to survive a power cut, and the kernel would not take such a layer again.
+    if lasts == Lasts::No {
+        fsconfig_set_flag(&context, "volatile").at(step)?;
+    }
+    // A directory must never be able to point at another part of the lower layer.
     fsconfig_set_string(&context, "redirect_dir", "nofollow").at(step)?;
     fsconfig_set_string(&context, "metacopy", "off").at(step)?;
     match builder {

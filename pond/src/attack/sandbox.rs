@@ -18,7 +18,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Exhibit, Job, Remains, Upper, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
-use pond_wire::jail::Console;
+use pond_wire::jail::{Console, Duty};
 use pond_worker::collect::{Caps, Collected, Ignored, OverlayXattrs, PATIENT, Sources, Wanted, collect};
 use pond_worker::supervise::{Bounds, Ended, Stream, Wiring, supervise};
 
@@ -71,6 +71,9 @@ impl Range<'_> {
             console: Console::Pipes,
             doors: &[],
             home: &[],
+            mounts: &[],
+            filesystem: None,
+            duty: Duty::Once,
         };
         let running = match self.provider.launch(None, &job) {
             Ok(running) => running,

@@ -17,7 +17,7 @@ use pond_sandbox::native::{Begun, Job, Remains, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_sandbox::state::StateDir;
-use pond_wire::jail::Console;
+use pond_wire::jail::{Console, Duty};
 use pond_worker::collect::{Above, Wanted, head_commit};
 use pond_worker::supervise::{Bounds, Ended, Stop, Wiring, supervise};
 
@@ -250,6 +250,9 @@ impl Attempt<'_> {
             console: *console,
             doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
             home,
+            mounts: &[],
+            filesystem: None,
+            duty: Duty::Once,
         };
         let mut running = provider.launch(begun, &job)?;
         self.request.begun.replace(Some(self.record.job().clone()));

@@ -2,11 +2,13 @@
 //! catalogue, runtimes that lie, what is left after something was killed, and the scripts that make a worker.
 
 mod catalogue;
+mod companions;
 mod daemon;
 mod deploy;
 mod doctor;
 mod ground;
 mod images;
+mod kept;
 mod killed;
 mod lies;
 mod parity;
@@ -21,6 +23,9 @@ use daemon::Daemon;
 
 use crate::done::Done;
 use crate::support::World;
+
+/// What becomes the launcher and pid 1 of containers.
+const POND: &str = env!("CARGO_BIN_EXE_pond");
 
 impl Daemon {
     /// `pond run` with these flags and command, on this engine.

@@ -5,7 +5,7 @@
 //! stage confined or explicitly not; needs form no cycle; every fault of a document is reported at once, with its path.
 
 pub(crate) mod budgets;
-mod executor;
+pub(crate) mod executor;
 mod graph;
 mod stages;
 

@@ -36,6 +36,7 @@ fn plan(console: Console, root: Vec<RootEntry>) -> JailPlan {
         console,
         doors: Vec::new(),
         start: Start::AtOnce,
+        duty: Duty::Once,
     }
 }
 
@@ -45,6 +46,24 @@ fn device(path: &str, source: &str) -> RootEntry {
 
 fn is_accepted(console: Console, root: Vec<RootEntry>) -> bool {
     check(&plan(console, root)).is_ok()
+}
+
+#[test]
+fn what_serves_has_no_program_and_a_place_for_terminals() {
+    let with = |duty, console, argv: &[&str]| {
+        let sound = plan(console, Vec::new());
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        check(&JailPlan { duty, program: Program { argv, ..sound.program.clone() }, ..sound }).is_ok()
+    };
+    assert!(with(Duty::Serve, TERMINAL, &[]));
+    for (duty, console, argv) in [
+        (Duty::Serve, TERMINAL, ["true"].as_slice()),
+        (Duty::Serve, Console::Pipes, &[]),
+        (Duty::Once, TERMINAL, &[]),
+        (Duty::Once, Console::Pipes, &["a\0b"]),
+    ] {
+        assert!(!with(duty, console, argv), "{duty:?} {console:?} {argv:?}");
+    }
 }
 
 #[test]

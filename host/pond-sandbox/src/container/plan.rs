@@ -76,6 +76,8 @@ pub(super) struct Facts<'a> {
     pub(super) executable: &'a str,
     pub(super) job: &'a str,
     pub(super) state: &'a str,
+    /// The container whose network this one shares; without it, one that has nothing but a loopback.
+    pub(super) beside: Option<&'a str>,
 }
 
 pub(super) fn is_staged(path: &str) -> bool {
@@ -91,6 +93,7 @@ pub(super) fn staged_files(plan: &JailPlan) -> impl Iterator<Item = (&str, &str)
         | RootEntry::Symlink { .. }
         | RootEntry::Bind { .. }
         | RootEntry::Throwaway { .. }
+        | RootEntry::Mount { .. }
         | RootEntry::Device { .. } => None,
     })
 }
@@ -102,7 +105,8 @@ pub(super) fn base_name(path: &str) -> &str {
 pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
     let labels = [(JOB_LABEL, facts.job), (STATE_LABEL, facts.state)];
     Ok(Create {
-        hostname: facts.plan.hostname.clone(),
+        // An engine has no other name for whoever shares a network.
+        hostname: facts.beside.map_or_else(|| facts.plan.hostname.clone(), |_| String::new()),
         user: user(first_user(facts)),
         image: facts.image.to_owned(),
         entrypoint: vec![PROGRAM.to_owned()],
@@ -119,7 +123,7 @@ pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
         attach_stdout: true,
         attach_stderr: true,
         tty: false,
-        network_disabled: true,
+        network_disabled: facts.beside.is_none(),
         host_config: host_config(facts)?,
     })
 }
@@ -129,7 +133,7 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
     let memory = facts.limits.memory.bytes();
     Ok(HostConfig {
         runtime: facts.runtime.to_owned(),
-        network_mode: "none".to_owned(),
+        network_mode: facts.beside.map_or_else(|| "none".to_owned(), |id| format!("container:{id}")),
         ipc_mode: "none".to_owned(),
         cgroupns_mode: "private".to_owned(),
         userns_mode: "host".to_owned(),
@@ -270,6 +274,7 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
     let files = facts.plan.root.iter().filter_map(move |entry| match entry {
         RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(bind(&shown.next()?, path, true)),
         RootEntry::Throwaway { path, .. } => Some(bind(&shown.next()?, path, false)),
+        RootEntry::Mount { path, writable, .. } => Some(bind(&shown.next()?, path, !writable)),
         RootEntry::Bind { path, source, kind: BindKind::File } => Some(bind(source, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
             Some(bind(&format!("{stage}/{}", base_name(path)), path, true))

@@ -380,7 +380,8 @@ impl Relay {
                 Kind::Stderr => transit.to_stderr = payload,
                 Kind::Evidence => {
                     let seen = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
-                    let outside = self.outside().map_err(RelayFault::Relay)?;
+                    let outside = outside(self.pid, &self.executable, &self.nonce, self.first_user);
+                    let outside = outside.map_err(RelayFault::Relay)?;
                     judge(self.kernel, &seen, &outside)?;
                     transit.evidence = Some((seen, outside));
                     transit.begin();
@@ -398,21 +399,22 @@ impl Relay {
                 | Kind::InputEnd
                 | Kind::Stop
                 | Kind::Size
-                | Kind::Leave => self.pass_on(Report::decode(&payload)?, transit)?,
+                | Kind::Leave
+                | Kind::ExecStart
+                | Kind::ExecInput
+                | Kind::ExecInputEnd
+                | Kind::ExecSize
+                | Kind::ExecSignal
+                | Kind::ExecRoom
+                | Kind::ExecStdout
+                | Kind::ExecStderr
+                | Kind::ExecTaken
+                | Kind::ExecReport
+                | Kind::ExecOver => self.pass_on(Report::decode(&payload)?, transit)?,
             }
             self.flush(transit)?;
         }
         Ok(())
-    }
-
-    /// What this host sees, now that pid 1 has spoken and hence runs.
-    fn outside(&self) -> io::Result<Outside> {
-        let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
-        let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
-        let theirs = of(&format!("/proc/{}/exe", self.pid.as_raw_nonzero()))?;
-        let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
-        let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
-        Ok(Outside { boot_id, version, program, nonce: seen(&self.nonce, self.first_user)? })
     }
 
     fn pass_on(&mut self, report: Report, transit: &mut Transit) -> Result<(), RelayFault> {
@@ -432,7 +434,12 @@ impl Relay {
                 }
                 Vec::new()
             }
-            Report::Started | Report::Doors | Report::Failed { .. } => Vec::new(),
+            Report::Started
+            | Report::Doors
+            | Report::Failed { .. }
+            | Report::Serving
+            | Report::Began
+            | Report::Connected => Vec::new(),
         };
         // A supervisor that is gone closes the lifeline, which ends all this.
         if let Some(socket) = &self.report
@@ -481,6 +488,16 @@ impl Relay {
             Err(errno) => Err(RelayFault::Kill(errno.into())),
         }
     }
+}
+
+/// What this host sees, now that pid 1 has spoken and hence runs.
+pub(super) fn outside(pid: Pid, executable: &str, nonce: &str, first_user: u32) -> io::Result<Outside> {
+    let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
+    let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+    let theirs = of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
+    let program = if theirs == of(executable)? { Program::PidOne } else { Program::Another };
+    let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
+    Ok(Outside { boot_id, version, program, nonce: seen(nonce, first_user)? })
 }
 
 /// Whether a process of this host was called as pid 1 of the container was. Only those of its own user are asked: what a process

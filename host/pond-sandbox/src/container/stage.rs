@@ -71,9 +71,16 @@ impl Stage {
                 Err(StageFault::Step { step, source: io::Error::from_raw_os_error(errno) })
             }
             (Report::Prepared, None)
-            | (Report::Started | Report::Doors | Report::Exited { .. } | Report::Signaled { .. }, _) => {
-                Err(StageFault::Gone)
-            }
+            | (
+                Report::Started
+                | Report::Doors
+                | Report::Exited { .. }
+                | Report::Signaled { .. }
+                | Report::Serving
+                | Report::Began
+                | Report::Connected,
+                _,
+            ) => Err(StageFault::Gone),
         }
     }
 }

@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use pond_policy::limits::Limits;
+use pond_policy::profile::Filesystem;
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Console, Door, HomeFile, Identity, JOB_ID, Scratch};
+use pond_wire::jail::{Console, Door, Duty, HomeFile, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, Mode};
 use super::ids::{self, IdRange, IdsFault};
 use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
+use super::mount::Mount;
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
@@ -50,6 +52,8 @@ pub enum LaunchFault {
     Launcher(#[from] LauncherFault),
     #[error("making the job's pipes")]
     Pipes(#[source] std::io::Error),
+    #[error("only root can mount a disk that outlives a stop; a sandbox that lasts needs one")]
+    NoDisk,
 }
 
 /// The native backend of this host, ready to launch.
@@ -80,6 +84,11 @@ pub struct Job<'a> {
     pub doors: &'a [Door],
     /// What the job finds in its home directory.
     pub home: &'a [HomeFile],
+    /// What of the host's was declared to be in the sandbox itself.
+    pub mounts: &'a [Mount],
+    /// How it sees the checkout, where that is not as its profile says.
+    pub filesystem: Option<Filesystem>,
+    pub duty: Duty,
 }
 
 /// A launch of which everything is under way that needs no plan.
@@ -87,6 +96,14 @@ pub struct Job<'a> {
 pub struct Begun {
     birthplace: Birthplace,
     scratch: Scratch,
+}
+
+/// The disk of a sandbox that lasts: a file that stays where it is.
+#[derive(Debug)]
+pub struct KeptImage<'a> {
+    pub path: &'a Path,
+    /// Whether there is anything on it yet.
+    pub is_new: bool,
 }
 
 impl Native {
@@ -140,7 +157,7 @@ impl Native {
         let scratch = scratch_of(rustix::process::geteuid(), limits);
         let disk = match scratch {
             Scratch::Tmpfs(_) => None,
-            Scratch::Ext4Image => {
+            Scratch::Ext4Image | Scratch::KeptImage => {
                 let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
                 Some(scratch::disk(&self.state.scratch(), &self.state.workshop(record.job()), quota)?)
             }
@@ -148,6 +165,25 @@ impl Native {
         let birthplace = self.cgroups.begin(record.job().as_str(), &bounds(limits))?;
         self.launcher.prepare(&Groundwork { group: birthplace.directory(), disk: disk.as_ref() })?;
         Ok(Begun { birthplace, scratch })
+    }
+
+    /// The same for a sandbox whose disk is kept. Only root can mount one.
+    pub fn begin_kept(
+        &self,
+        record: &Live,
+        policy: &SandboxPolicy,
+        image: &KeptImage<'_>,
+    ) -> Result<Begun, LaunchFault> {
+        let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(LaunchFault::NoDisk);
+        }
+        let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
+        let workshop = self.state.workshop(record.job());
+        let disk = scratch::kept(&self.state.scratch(), &workshop, image.path, quota, image.is_new)?;
+        let birthplace = self.cgroups.begin(record.job().as_str(), &bounds(limits))?;
+        self.launcher.prepare(&Groundwork { group: birthplace.directory(), disk: Some(&disk) })?;
+        Ok(Begun { birthplace, scratch: Scratch::KeptImage })
     }
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
@@ -161,6 +197,7 @@ impl Native {
         let group = self.cgroups.complete(birthplace, &bounds(limits))?;
         let replaced = job.checkout.without_credentials()?;
         let (identity, range) = self.identity(job.checkout)?;
+        let mounts: Vec<_> = job.mounts.iter().flat_map(Mount::entries).collect();
         let plan = plan(&Facts {
             places: self.places.get_or_init(toolchain::probe),
             identity,
@@ -168,7 +205,7 @@ impl Native {
             user: JOB_ID,
             checkout: &job.checkout.named,
             replaced: &replaced,
-            filesystem: job.policy.posture().filesystem,
+            filesystem: job.filesystem.unwrap_or(job.policy.posture().filesystem),
             limits,
             argv: job.argv,
             env: job.env,
@@ -177,6 +214,8 @@ impl Native {
             console: job.console,
             doors: job.doors,
             home: job.home,
+            mounts: &mounts,
+            duty: job.duty,
         })?;
         let pipes = Pipes::new(identity, job.console).map_err(LaunchFault::Pipes)?;
         let with = Belongings {
@@ -187,7 +226,7 @@ impl Native {
             cgroups: group.entry().v1,
         };
         self.launcher.launch(&plan, &with)?;
-        Ok(Running::new(pipes.keep(), group, range))
+        Ok(Running::new(pipes.keep(), group, range, job.duty))
     }
 
     fn identity(&self, checkout: &Checkout) -> Result<(Identity, Option<IdRange>), LaunchFault> {
@@ -227,6 +266,13 @@ impl Stdio {
     }
 }
 
+/// The job must own its streams, or it could not open /dev/stderr.
+pub(super) fn pipe_of(owner: u32) -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::fs::fchown(&reader, Some(Uid::from_raw(owner)), None)?;
+    Ok((reader, writer))
+}
+
 /// Our ends.
 #[derive(Debug)]
 pub(crate) struct Ends {
@@ -237,16 +283,11 @@ pub(crate) struct Ends {
 
 impl Pipes {
     fn new(identity: Identity, console: Console) -> std::io::Result<Self> {
-        // The job must own its streams, or it could not open /dev/stderr.
         let owner = match identity {
             Identity::Range { base, .. } => base + JOB_ID,
             Identity::Single { uid, .. } => uid,
         };
-        let pipe = || {
-            let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::fs::fchown(&reader, Some(Uid::from_raw(owner)), None)?;
-            std::io::Result::Ok((reader, writer))
-        };
+        let pipe = || pipe_of(owner);
         let stdio = match console {
             Console::Pipes => Some(Stdio { stdin: pipe()?, stdout: pipe()?, stderr: pipe()? }),
             Console::Terminal { .. } => None,

@@ -102,8 +102,14 @@ impl Launcher {
     /// Lets the launcher make namespaces and a disk while the caller is still planning. Making them fails as the launch does.
     pub(super) fn prepare(&self, with: &Groundwork<'_>) -> Result<(), LauncherFault> {
         let group = with.group.map_or(0, |_| word::GROUP);
-        let disk = with.disk.map_or(0, |_| word::DISK);
-        let files = with.disk.into_iter().flat_map(|disk| [disk.image.as_fd(), disk.template.as_fd()]);
+        let disk = match with.disk {
+            None => 0,
+            Some(Disk { template: Some(_), .. }) => word::DISK,
+            Some(Disk { template: None, .. }) => word::DISK | word::KEPT,
+        };
+        let files = with.disk.into_iter().flat_map(|disk| {
+            [Some(&disk.image), disk.template.as_ref()].into_iter().flatten().map(AsFd::as_fd)
+        });
         let descriptors: Vec<_> = with.group.into_iter().chain(files).collect();
         self.packet(word::PREPARE | group | disk, &descriptors)
     }
@@ -126,9 +132,11 @@ impl Launcher {
     ) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
         let (ours, theirs) = pond_sys::socket::pair().map_err(LauncherFault::Connect)?;
         let plan = sealed(plan)?;
-        let (image, template) = (with.disk.image.as_fd(), with.disk.template.as_fd());
-        let descriptors = [plan.as_fd(), theirs.as_fd(), with.checkout, directory, image, template];
-        self.packet(word::STAGE, &descriptors)?;
+        let template = with.disk.template.as_ref().map(AsFd::as_fd);
+        let fixed = [plan.as_fd(), theirs.as_fd(), with.checkout, directory, with.disk.image.as_fd()];
+        let descriptors: Vec<_> = fixed.into_iter().chain(template).collect();
+        let kept = if template.is_some() { 0 } else { word::KEPT };
+        self.packet(word::STAGE | kept, &descriptors)?;
         drop(theirs);
         next_report(&ours)
     }
@@ -150,7 +158,7 @@ impl Launcher {
     }
 }
 
-fn sealed(plan: &JailPlan) -> Result<OwnedFd, LauncherFault> {
+pub(super) fn sealed(plan: &impl serde::Serialize) -> Result<OwnedFd, LauncherFault> {
     let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
     role::sealed("plan", &bytes).map_err(LauncherFault::Plan)
 }
@@ -165,7 +173,15 @@ impl Drop for Launcher {
 }
 
 /// The next report and its descriptors; nothing once launcher and init have both let go of the socket.
-pub(super) fn next_report(socket: impl AsFd) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
+pub(crate) fn next_report(socket: impl AsFd) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
+    next(socket, Report::decode)
+}
+
+/// The next word of whoever holds the other end, in this language.
+pub(super) fn next<T>(
+    socket: impl AsFd,
+    decode: impl FnOnce(&[u8]) -> Result<T, ReportFault>,
+) -> Result<Option<(T, Vec<OwnedFd>)>, LauncherFault> {
     let mut buffer = [0; 64];
     let received = match pond_sys::socket::receive(&socket, &mut buffer) {
         // They let go without hearing our last word. That is told once, before what they had still said.
@@ -177,9 +193,6 @@ pub(super) fn next_report(socket: impl AsFd) -> Result<Option<(Report, Vec<Owned
     let (length, descriptors) = received.map_err(LauncherFault::Receive)?;
     match buffer.get(..length) {
         None | Some([]) => Ok(None),
-        Some(bytes) => {
-            let report = Report::decode(bytes).map_err(LauncherFault::Report)?;
-            Ok(Some((report, descriptors)))
-        }
+        Some(bytes) => Ok(Some((decode(bytes).map_err(LauncherFault::Report)?, descriptors))),
     }
 }

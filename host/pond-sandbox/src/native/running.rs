@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use pond_wire::contained::WindowSize;
-use pond_wire::jail::{Report, Step, Usage};
+use pond_wire::jail::{Duty, JOB_ID, Report, Step, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -76,6 +76,11 @@ pub struct Running {
     pub streams: Option<Streams>,
     /// The master of the job's terminal, or a stream that stands for one inside a container, from its arrival until it is taken.
     pub terminal: Option<OwnedFd>,
+    /// The root of a sandbox that serves, from its arrival until it is taken.
+    pub(super) root: Option<OwnedFd>,
+    /// Pid 1 takes requests.
+    is_serving: bool,
+    duty: Duty,
     /// The listeners of the job's gateway, from their arrival until they are taken.
     pub doors: Option<Vec<OwnedFd>>,
     report: OwnedFd,
@@ -191,10 +196,13 @@ fn cause(earlier: Option<Ending>, step: Step, errno: i32) -> Ending {
 }
 
 impl Running {
-    pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>) -> Self {
+    pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>, duty: Duty) -> Self {
         Self {
             streams: ends.streams,
             terminal: None,
+            root: None,
+            is_serving: false,
+            duty,
             doors: None,
             report: ends.report,
             init: None,
@@ -213,10 +221,14 @@ impl Running {
         attendant: JoinHandle<Result<Attended, ContainerFault>>,
         death: Death,
         range: IdRange,
+        duty: Duty,
     ) -> Self {
         Self {
             streams: ends.streams,
             terminal: None,
+            root: None,
+            is_serving: false,
+            duty,
             doors: None,
             report: ends.report,
             init: Some(init),
@@ -255,9 +267,16 @@ impl Running {
             Report::Doors => self.doors = Some(descriptors.collect()),
             Report::Prepared => {
                 let (layer, view) = descriptors.next().zip(descriptors.next()).ok_or(RunningFault::NoView)?;
-                self.upper = Some(Upper::new(layer, view).map_err(RunningFault::Disk)?);
-                self.terminal = descriptors.next();
+                let (upper, third) = match self.duty {
+                    Duty::Once => (Upper::new(layer, view), &mut self.terminal),
+                    Duty::Serve => (Upper::kept(layer, view), &mut self.root),
+                };
+                self.upper = Some(upper.map_err(RunningFault::Disk)?);
+                *third = descriptors.next();
             }
+            Report::Serving => self.is_serving = true,
+            // Said of a program that was asked for, and never on their own.
+            Report::Began | Report::Connected => {}
             Report::Failed { step, errno } => self.ending = Some(cause(self.ending, step, errno)),
             Report::Exited { code, usage } => {
                 self.ending.get_or_insert(Ending::Exited { code, usage });
@@ -267,6 +286,16 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// Whether pid 1 of a sandbox that lasts takes requests; from then on it is to be heard through [`super::Serving`] alone.
+    pub fn is_serving(&self) -> bool {
+        self.is_serving
+    }
+
+    /// The id that the job's user has on this host.
+    pub(super) fn owner(&self) -> u32 {
+        self.range.as_ref().map_or(rustix::process::geteuid().as_raw(), |range| range.base() + JOB_ID)
     }
 
     /// A step of the launch failed, whether or not everybody has let go by now.

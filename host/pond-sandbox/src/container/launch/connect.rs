@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use pond_wire::contained::{Kind, Order, frame};
-use pond_wire::jail::Console;
+use pond_wire::contained::{Kernel, Kind, Order, frame};
+use pond_wire::jail::{Console, Duty};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
+use super::super::probe::Loopback;
 use super::super::relay::{Relay, RelayFault, Transit};
 use super::super::stage::Layer;
 use super::super::transfer::Incoming;
@@ -19,29 +20,34 @@ use crate::native::cgroup::Foreign;
 use crate::native::{Death, Ends, IdRange, Running, Streams};
 
 /// A container that runs, and everything that belongs to it.
-pub(super) struct Connection {
-    pub(super) container: String,
-    pub(super) image: String,
-    pub(super) streams: UnixStream,
-    pub(super) early: Vec<u8>,
-    pub(super) pid: Pid,
-    pub(super) process: OwnedFd,
-    pub(super) groups: Foreign,
-    pub(super) order: Order,
-    pub(super) layer: Layer,
-    pub(super) range: IdRange,
-    pub(super) nonce: String,
-    pub(super) first_user: u32,
-    pub(super) incoming: Option<Incoming>,
+pub(in crate::container) struct Connection {
+    pub(in crate::container) container: String,
+    pub(in crate::container) image: String,
+    pub(in crate::container) streams: UnixStream,
+    pub(in crate::container) early: Vec<u8>,
+    pub(in crate::container) pid: Pid,
+    pub(in crate::container) process: OwnedFd,
+    pub(in crate::container) groups: Foreign,
+    pub(in crate::container) order: Order,
+    pub(in crate::container) layer: Layer,
+    pub(in crate::container) range: IdRange,
+    pub(in crate::container) nonce: String,
+    pub(in crate::container) first_user: u32,
+    pub(in crate::container) incoming: Option<Incoming>,
+    /// What a companion runs of itself.
+    pub(in crate::container) command: Vec<String>,
 }
 
 impl Container {
     pub(super) fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
         let wires = Wires::new(made.order.plan.console).map_err(ContainerFault::Pipes)?;
-        let Wires { ours, streams, terminal, lifeline } = wires;
+        let Wires { ours, streams, terminal } = wires;
+        let lifeline = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| ContainerFault::Pipes(errno.into()))?;
         let (report, theirs) = pond_sys::socket::pair().map_err(ContainerFault::Pipes)?;
         let plan = &made.order.plan;
-        if !plan.doors.is_empty() {
+        // gVisor leaves the loopback of its network down; whoever goes in to open doors brings it up.
+        let is_down = self.runtime.kernel == Kernel::Gvisor && self.runtime.loopback == Loopback::Namespace;
+        if !plan.doors.is_empty() || is_down {
             self.launcher.visit(plan, theirs.as_fd(), made.process.as_fd())?;
         }
         let order = serde_json::to_vec(&made.order).map_err(ContainerFault::Request)?;
@@ -80,31 +86,28 @@ impl Container {
         });
         let thread = thread.map_err(ContainerFault::Pipes)?;
         let ends = Ends { streams, lifeline: lifeline.1, report };
-        Ok(Running::contained(ends, made.process, thread, death, made.range))
+        Ok(Running::contained(ends, made.process, thread, death, made.range, Duty::Once))
     }
 }
 
 /// Both sides of the job's streams, on this side of the container.
-struct Wires {
-    ours: Ours,
+pub(in crate::container) struct Wires {
+    pub(in crate::container) ours: Ours,
     /// The supervisor's: pipes, or a terminal that is announced later.
-    streams: Option<Streams>,
-    terminal: Option<OwnedFd>,
-    /// (read, write)
-    lifeline: (OwnedFd, OwnedFd),
+    pub(in crate::container) streams: Option<Streams>,
+    pub(in crate::container) terminal: Option<OwnedFd>,
 }
 
 /// The relay's, which do not block.
-struct Ours {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: Option<OwnedFd>,
+pub(in crate::container) struct Ours {
+    pub(in crate::container) stdin: OwnedFd,
+    pub(in crate::container) stdout: OwnedFd,
+    pub(in crate::container) stderr: Option<OwnedFd>,
 }
 
 impl Wires {
-    fn new(console: Console) -> io::Result<Self> {
+    pub(in crate::container) fn new(console: Console) -> io::Result<Self> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
-        let lifeline = pipe()?;
         let (ours, streams, terminal) = match console {
             Console::Pipes => {
                 let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
@@ -121,6 +124,6 @@ impl Wires {
         for end in [&ours.stdin, &ours.stdout].into_iter().chain(&ours.stderr) {
             rustix::io::ioctl_fionbio(end, true)?;
         }
-        Ok(Self { ours, streams, terminal, lifeline })
+        Ok(Self { ours, streams, terminal })
     }
 }

@@ -41,6 +41,10 @@ pub enum ContainerFault {
          by `tar -C / -c usr bin lib lib64 etc/ssl | docker import - tools`"
     )]
     NoImage,
+    #[error(
+        "a container that lasts keeps what it writes on a disk of this host, which a virtual machine and a streamed copy do not have"
+    )]
+    NoDisk,
     #[error("a virtual machine shares no directory with this host, so the job cannot have {0}")]
     Shared(String),
     #[error("pond's own executable {0} is not there any more; install it again")]

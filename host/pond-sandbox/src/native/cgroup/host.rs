@@ -131,7 +131,7 @@ impl CgroupHost {
     /// Makes the one group that a job's first process has to be born in, where there is one.
     pub fn begin(&self, name: &str, limits: &CgroupLimits) -> Result<Birthplace, CgroupFault> {
         let sound = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if !(1..=64).contains(&name.len()) || !name.bytes().all(sound) {
+        if !(1..=80).contains(&name.len()) || !name.bytes().all(sound) {
             return Err(CgroupFault::BadName);
         }
         let mut job = JobCgroup::none(name);
