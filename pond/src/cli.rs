@@ -30,13 +30,14 @@ use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
+use crate::sandbox_cmd::{Early, Sandbox};
 use crate::serve::{self, ServeArgs};
 use crate::up::{self, UpArgs};
 use crate::verify::VerifyArgs;
 use crate::worker_cmd::{self, Worker};
 use crate::{
     apply_cmd, attack, doctor, explain, orchestrator_cmd, policy_cmd, preflight_cmd, reference, rules_cmd,
-    run, runs, verify,
+    run, runs, sandbox_cmd, verify,
 };
 
 #[derive(Debug, Parser)]
@@ -51,6 +52,9 @@ enum Command {
     Run(Box<RunArgs>),
     Apply(ApplyArgs),
     Runs(RunsArgs),
+    /// Sandboxes that last.
+    #[command(subcommand)]
+    Sandbox(Sandbox),
     Submit(Box<SubmitArgs>),
     Show(ShowArgs),
     Logs(LogsArgs),
@@ -111,6 +115,21 @@ struct RunCli {
 #[derive(Debug, Subcommand)]
 enum OnlyRun {
     Run(Box<RunArgs>),
+}
+
+/// The same for sandboxes that last.
+#[derive(Debug, Parser)]
+#[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
+struct SandboxCli {
+    #[command(subcommand)]
+    command: OnlySandbox,
+}
+
+#[derive(Debug, Subcommand)]
+enum OnlySandbox {
+    /// Sandboxes that last.
+    #[command(subcommand)]
+    Sandbox(Sandbox),
 }
 
 #[derive(Debug, Subcommand)]
@@ -178,6 +197,14 @@ pub(crate) fn run(launcher: Begun) -> ExitCode {
     }
 }
 
+/// What `pond sandbox` is asked for, with the keeper that may be needed.
+pub(crate) fn sandbox(early: Early) -> ExitCode {
+    match SandboxCli::try_parse() {
+        Ok(SandboxCli { command: OnlySandbox::Sandbox(command) }) => sandbox_cmd::main(&command, early),
+        Err(error) => usage(&error),
+    }
+}
+
 pub(crate) fn any() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -187,6 +214,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Run(args) => run::main(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
+        Command::Sandbox(command) => sandbox_cmd::main(&command, None),
         Command::Submit(args) => submit::main(&args),
         Command::Show(args) => show::main(&args),
         Command::Logs(args) => logs::main(&args),

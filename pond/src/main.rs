@@ -11,6 +11,7 @@ mod explain;
 mod host_cmd;
 mod input;
 mod job_cmd;
+mod keeper;
 mod operator;
 mod orchestrator_cmd;
 mod output;
@@ -22,6 +23,7 @@ mod remote;
 mod rules_cmd;
 mod run;
 mod runs;
+mod sandbox_cmd;
 mod serve;
 mod settings;
 mod signals;
@@ -60,14 +62,24 @@ fn main() -> ExitCode {
     }
     let command = std::env::args_os().nth(1);
     let is = |name: &str| command.as_ref().is_some_and(|command| command == name);
-    if is("run") || is(job_cmd::NAME) {
+    if is("run") || is(job_cmd::NAME) || is(keeper::NAME) {
         // A run needs a launcher, which is to know nothing of the caller: it is made while there is nothing to know.
         let begun = match Launcher::fork() {
             Ok(Forked::Launcher) => pond_jail::main(),
             Ok(Forked::Asking(launcher)) => Ok(launcher),
             Err(fault) => Err(fault),
         };
-        return if is("run") { cli::run(begun) } else { job_cmd::main(begun) };
+        return match () {
+            () if is("run") => cli::run(begun),
+            () if is(keeper::NAME) => keeper::main(begun),
+            () => job_cmd::main(begun),
+        };
+    }
+    if is("sandbox") {
+        // Of its keeper too: whoever keeps a sandbox gets ready while this process reads what is wanted.
+        let word = std::env::args_os().nth(2);
+        let needed = word.as_ref().and_then(|word| word.to_str()).is_some_and(sandbox_cmd::needs_keeper);
+        return cli::sandbox(needed.then(keeper::client::Starting::start));
     }
     cli::any()
 }

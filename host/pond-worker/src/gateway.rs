@@ -149,6 +149,11 @@ impl AsFd for Gateway {
 }
 
 impl Gateway {
+    /// Readable once the process is gone.
+    pub fn process(&self) -> BorrowedFd<'_> {
+        self.process.as_fd()
+    }
+
     /// Whether something it said has not been listened to yet.
     pub fn has_spoken(&self) -> bool {
         !self.waiting().is_empty()

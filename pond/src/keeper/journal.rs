@@ -88,13 +88,22 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Goes on with what is there.
+    /// Goes on with what is there, for whoever holds the lock.
     pub(crate) fn open(directory: &Path) -> Result<Self, JournalFault> {
         let path = directory.join(NAME);
         let failed = |source| JournalFault::Read { path: path.clone(), source };
+        let journal = Self::open_to_read(directory)?;
+        let (_, whole) = entries(&path)?;
+        journal.file.set_len(whole).map_err(failed)?;
+        Ok(journal)
+    }
+
+    /// What it says now.
+    pub(crate) fn open_to_read(directory: &Path) -> Result<Self, JournalFault> {
+        let path = directory.join(NAME);
+        let failed = |source| JournalFault::Read { path: path.clone(), source };
         let file = File::options().append(true).read(true).open(&path).map_err(failed)?;
-        let (entries, whole) = entries(&path)?;
-        file.set_len(whole).map_err(failed)?;
+        let (entries, _) = entries(&path)?;
         let gap = |line| JournalFault::Gap { path: path.clone(), line };
         let (first, rest) = entries.split_first().ok_or_else(|| gap(1))?;
         let mut state = State::from_name(&first.state).ok_or_else(|| gap(1))?;
@@ -169,7 +178,8 @@ fn entries(path: &Path) -> Result<(Vec<Entry>, u64), JournalFault> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        let length = std::io::Read::take(&mut reader, MOST_LINE).read_until(b'\n', &mut line).map_err(failed)?;
+        let length =
+            std::io::Read::take(&mut reader, MOST_LINE).read_until(b'\n', &mut line).map_err(failed)?;
         if length == 0 || line.last() != Some(&b'\n') {
             return Ok((found, whole));
         }

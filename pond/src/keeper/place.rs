@@ -54,7 +54,9 @@ pub(crate) struct Place {
 
 /// Held by whoever may append to the events: its keeper, or who looks after a sandbox that has none.
 #[derive(Debug)]
-pub(crate) struct Lock(File);
+pub(crate) struct Lock {
+    _file: File,
+}
 
 impl Place {
     /// Takes the name, with everything in it that says so. What is left of an attempt that was killed before is removed by
@@ -177,7 +179,7 @@ impl Place {
     pub(crate) fn lock(&self) -> Result<Option<Lock>, PlaceFault> {
         let file = File::open(self.path(LOCK)).map_err(|source| self.fault(LOCK, source))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock(file))),
+            Ok(()) => Ok(Some(Lock { _file: file })),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(self.fault(LOCK, errno.into())),
         }
@@ -188,7 +190,7 @@ impl Place {
         let file = made.map_err(|source| self.fault(LOCK, source))?;
         let taken = flock(&file, FlockOperation::NonBlockingLockExclusive);
         taken.map_err(|errno| self.fault(LOCK, errno.into()))?;
-        Ok(Lock(file))
+        Ok(Lock { _file: file })
     }
 
     /// Removes all but what says that it was there: its events, its document and its lock.
@@ -214,13 +216,6 @@ impl Place {
     }
 }
 
-impl Lock {
-    /// For as long as this process lives.
-    pub(crate) fn keep(self) {
-        std::mem::forget(self.0);
-    }
-}
-
 fn remove(path: &Path) -> io::Result<()> {
     let kind = std::fs::symlink_metadata(path)?;
     let removed = if kind.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
@@ -234,10 +229,8 @@ fn remove(path: &Path) -> io::Result<()> {
 fn check(id: &str) -> Result<(), PlaceFault> {
     const MOST: usize = 63;
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let sound = (1..=MOST).contains(&id.len())
-        && id.bytes().all(plain)
-        && !id.starts_with('-')
-        && !id.ends_with('-');
+    let sound =
+        (1..=MOST).contains(&id.len()) && id.bytes().all(plain) && !id.starts_with('-') && !id.ends_with('-');
     if sound { Ok(()) } else { Err(PlaceFault::Id(id.to_owned())) }
 }
 
@@ -259,7 +252,10 @@ mod tests {
         std::fs::write(made.image(), "x").unwrap();
         made.clear(&lock).unwrap();
         assert!(!made.image().exists());
-        assert!(matches!(Place::create(&state, "one", "{}"), Err(PlaceFault::Taken(_))), "nor is it given again");
+        assert!(
+            matches!(Place::create(&state, "one", "{}"), Err(PlaceFault::Taken(_))),
+            "nor is it given again"
+        );
         let names: Vec<String> = Place::list(&state).unwrap().into_iter().map(|place| place.id).collect();
         assert_eq!(names, ["one"]);
         assert_eq!(std::fs::read_dir(state.sandboxes()).unwrap().count(), 1, "no attempt is left");

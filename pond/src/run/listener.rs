@@ -30,7 +30,7 @@ pub(super) struct Listener {
 
 /// The daemon that wants to know what the job has cost until now, and says how much that may be.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     told: UnixStream,
     /// Until it has said its last word.
     lent: Option<OwnedFd>,

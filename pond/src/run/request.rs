@@ -100,7 +100,7 @@ impl<'a> Request<'a> {
 }
 
 /// The backend that was asked for, or the first that is strong enough.
-pub(super) fn backend(policy: &SandboxPolicy) -> Backend {
+pub(crate) fn backend(policy: &SandboxPolicy) -> Backend {
     match policy.requirement() {
         Some(Requirement::Exact(backend)) => backend,
         None | Some(Requirement::AtLeast(Strength::SharedKernel)) => Backend::Native,
