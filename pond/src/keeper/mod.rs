@@ -5,6 +5,7 @@
 //! the kernel ends the sandbox's processes, and its disk stays: whoever looks next (`converge.rs`) sees a stopped sandbox.
 //! No keeper exists for a sandbox that is stopped.
 
+mod beside;
 pub(crate) mod client;
 pub(crate) mod converge;
 mod copy;

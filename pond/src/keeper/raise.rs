@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -14,6 +15,8 @@ use pond_policy::operator::Operator;
 use pond_policy::profile::Filesystem;
 use pond_policy::sandboxes::Spec;
 use pond_sandbox::checkout::Checkout;
+use pond_sandbox::container::companion::{Beside, Primary};
+use pond_sandbox::container::{Company, Container};
 use pond_sandbox::native::{
     Ending, Job, KeptImage, Launcher, Mount, Native, Provided, Remains, Running, Serving, Tool, abandon,
     is_attached, remedy, repair,
@@ -23,8 +26,9 @@ use pond_sandbox::state::StateDir;
 use pond_wire::jail::{Console, Duty, HomeFile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::copy;
+use super::hub::Hub;
 use super::place::Place;
+use super::{beside, copy};
 use crate::run::counter::Auditor;
 use crate::run::egress::{self, Watched};
 use crate::run::model::{self, Chosen, Key, Money, Wish};
@@ -39,9 +43,18 @@ const NETWORK: &str = "network";
 
 /// A sandbox that runs.
 pub(super) struct Up {
-    native: Native,
+    maker: Maker,
     record: Live,
     watched: Option<Watched>,
+    /// What companions stand beside, where it is in a container.
+    primary: Option<Primary>,
+    beside: Vec<Beside>,
+}
+
+/// What made it.
+enum Maker {
+    Native(Native),
+    Container(Arc<Container>),
 }
 
 /// What bringing it up needs besides its document.
@@ -57,22 +70,38 @@ pub(super) struct Ground<'a> {
 
 impl Ground<'_> {
     pub(super) fn raise(&self, launcher: Begun) -> anyhow::Result<(Up, Serving)> {
-        match request::backend(&self.spec.policy) {
-            Backend::Native => {}
-            backend @ (Backend::Docker | Backend::Gvisor | Backend::Firecracker) => {
-                bail!("a sandbox that lasts is not offered on {} yet", backend.name())
-            }
-        }
-        let native = Native::with(self.state.clone(), launcher?)?;
+        let maker = self.maker(launcher)?;
         if !self.is_new {
             self.free_disk()?;
         }
-        let record = native.reserve(self.place.job()?)?;
-        match self.launch(native, &record) {
-            Ok((native, watched, serving)) => Ok((Up { native, record, watched }, serving)),
+        let job = self.place.job()?;
+        let record = match &maker {
+            Maker::Native(native) => native.reserve(job)?,
+            Maker::Container(container) => container.reserve(job)?,
+        };
+        match self.launch(maker, &record) {
+            Ok((maker, watched, primary, serving)) => {
+                Ok((Up { maker, record, watched, primary, beside: Vec::new() }, serving))
+            }
             Err(fault) => {
                 abandon(self.state, record)?;
                 Err(fault)
+            }
+        }
+    }
+
+    fn maker(&self, launcher: Begun) -> anyhow::Result<Maker> {
+        match request::backend(&self.spec.policy) {
+            Backend::Native => Ok(Maker::Native(Native::with(self.state.clone(), launcher?)?)),
+            backend @ (Backend::Docker | Backend::Gvisor) => {
+                let (own, engine) = (Path::new(OWN_EXECUTABLE), settings::engine());
+                let container = Container::open(self.state.clone(), own, backend, &engine)?;
+                Ok(Maker::Container(Arc::new(container)))
+            }
+            Backend::Firecracker => {
+                bail!(
+                    "a sandbox that lasts keeps its disk on this host, which a virtual machine does not share; name docker or gvisor"
+                )
             }
         }
     }
@@ -86,12 +115,16 @@ impl Ground<'_> {
 
     fn launch(
         &self,
-        mut native: Native,
+        mut maker: Maker,
         record: &Live,
-    ) -> anyhow::Result<(Native, Option<Watched>, Serving)> {
+    ) -> anyhow::Result<(Maker, Option<Watched>, Option<Primary>, Serving)> {
         let policy = &self.spec.policy;
         let image = self.place.image();
-        let begun = native.begin_kept(record, policy, &KeptImage { path: &image, is_new: self.is_new })?;
+        let image = KeptImage { path: &image, is_new: self.is_new };
+        let begun = match &maker {
+            Maker::Native(native) => Some(native.begin_kept(record, policy, &image)?),
+            Maker::Container(_) => None,
+        };
         runs::clean_up(self.state)?;
         let (checkout, filesystem) = self.workspace()?;
         let tools = self.tools()?;
@@ -107,36 +140,48 @@ impl Ground<'_> {
         let home: Vec<_> = files.map(|(path, content)| HomeFile { path, content }).collect();
         let network = self.network()?;
         let way_out = egress::start(plan, self.place.id(), self.resolvers.to_vec(), chosen, &network)?;
-        let mut running = native.carry_on(
-            begun,
-            &Job {
-                record,
-                policy,
-                checkout: &checkout,
-                argv: &[],
-                env: &env,
-                exhibits: &[],
-                tools: &tools,
-                console: PLACE_FOR_TERMINALS,
-                doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
-                home: &home,
-                mounts: &mounts,
-                filesystem: Some(filesystem),
-                duty: Duty::Serve,
-            },
-        )?;
-        native.retire();
+        let job = Job {
+            record,
+            policy,
+            checkout: &checkout,
+            argv: &[],
+            env: &env,
+            exhibits: &[],
+            tools: &tools,
+            console: PLACE_FOR_TERMINALS,
+            doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
+            home: &home,
+            mounts: &mounts,
+            filesystem: Some(filesystem),
+            duty: Duty::Serve,
+        };
+        let aliases = beside::aliases(self.spec);
+        let (mut running, kept) = match (&mut maker, begun) {
+            (Maker::Native(native), Some(begun)) => {
+                let running = native.carry_on(begun, &job)?;
+                native.retire();
+                (running, None)
+            }
+            (Maker::Native(_), None) => bail!("a native sandbox without a beginning"),
+            (Maker::Container(container), _) => {
+                let company = Company { beside: None, aliases: &aliases, disk: Some(&image) };
+                let (running, kept) = container.serve(&job, &company)?;
+                (running, Some((Arc::clone(container), kept)))
+            }
+        };
         if let Some(way_out) = &way_out {
             way_out.open(&mut running)?;
         }
         await_service(&mut running)?;
-        let auditor = Auditor::new(self.state, record.job(), policy.profile(), Backend::Native)?;
+        let auditor = Auditor::new(self.state, record.job(), policy.profile(), request::backend(policy))?;
         let watched = way_out.map(|way_out| way_out.listen(&network, auditor, None)).transpose()?;
         let serving = Serving::new(running)?;
         if self.is_new {
             copy::materialise(&serving, &self.spec.copies)?;
         }
-        Ok((native, watched, serving))
+        let checkout = Arc::new(checkout);
+        let primary = kept.map(|(container, kept)| Primary { container, kept, checkout, aliases });
+        Ok((maker, watched, primary, serving))
     }
 
     /// What the profile shows of a workspace, or an empty one that it fills itself.
@@ -203,9 +248,21 @@ impl Up {
         self.watched.as_ref().map(Watched::end)
     }
 
+    /// Companions beside it, from now on; nobody waits for them.
+    pub(super) fn accompany(&mut self, hub: &Arc<Hub>) {
+        if let Some(primary) = self.primary.as_ref().filter(|_| !hub.spec.companions.is_empty()) {
+            self.beside = beside::start(hub, primary);
+        }
+    }
+
     /// Ends everything in it, and waits until the kernel has let go of its disk.
     pub(super) fn take_down(self, serving: Serving, image: &Path) -> anyhow::Result<()> {
-        let Self { native, record, watched } = self;
+        let Self { maker, record, watched, primary, beside } = self;
+        // All at once: each waits for its own end.
+        std::thread::scope(|scope| {
+            beside.into_iter().for_each(|companion| drop(scope.spawn(move || drop(companion))));
+        });
+        drop(primary);
         serving.kill()?;
         let since = Instant::now();
         while let Ok(Some(_last_words)) = serving.hear() {
@@ -220,7 +277,12 @@ impl Up {
         over.remains.map(Remains::remove).transpose()?;
         drop(over.upper);
         // Reaps what was its own.
-        drop(native);
+        drop(maker);
+        if let Some(left) = over.left {
+            return Err(
+                anyhow::Error::from(left).context("its container is still there; the next start removes it")
+            );
+        }
         record.close()?;
         await_detached(image)
     }
@@ -258,7 +320,7 @@ fn await_service(running: &mut Running) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn await_detached(image: &Path) -> anyhow::Result<()> {
+pub(super) fn await_detached(image: &Path) -> anyhow::Result<()> {
     let until = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(1);
     while image.exists() && is_attached(image)? {

@@ -82,7 +82,7 @@ impl Keeper<'_> {
         let mut pause = Duration::from_millis(50);
         loop {
             let raised = self.raise(&operator, launcher.take().unwrap_or_else(raise::launcher));
-            let up = match raised {
+            let mut up = match raised {
                 Ok(up) => up,
                 Err(fault) if self.hub.has_started() && down_since.is_some() => {
                     if !self.try_again(&mut down_since, &mut pause, &format!("{fault:#}"))? {
@@ -95,6 +95,7 @@ impl Keeper<'_> {
             self.is_new = false;
             let since = Instant::now();
             self.ready()?;
+            up.accompany(self.hub);
             let why = self.stay(&up)?;
             if since.elapsed() >= STABLE {
                 (down_since, pause) = (None, Duration::from_millis(50));

@@ -37,7 +37,7 @@ const SERVE: &str = "set -e; bin=/usr/lib/postgresql/15/bin; $bin/initdb -D /var
 /// Debian's server has this name where its service is not installed, and goes by the one it is called by.
 const REDIS: &str = "/usr/bin/redis-check-rdb";
 
-fn images(engine: &Daemon) {
+pub(super) fn images(engine: &Daemon) {
     engine.import_with("postgres", &POSTGRES, &POSTGRES_TREES, &[&format!("VOLUME {DATA}"), "EXPOSE 5432"]);
     engine.import(
         "redis",
@@ -69,6 +69,7 @@ fn companion(alias: &str, image: &str, command: &[&str], checkup: Option<Checkup
         env: vec![("PGUSER".to_owned(), "app".to_owned())],
         checkup,
         post_start_on_primary: Vec::new(),
+        disk: None,
     }
 }
 
@@ -163,7 +164,7 @@ fn beside(backend: Backend) {
     let gone = told.iter().filter(|told| told.news == News::Gone).count();
     assert_eq!(gone, 2, "{told:#?}");
     drop(primary);
-    Arc::into_inner(kept).unwrap().stop().unwrap();
+    kept.stop().unwrap();
     record.close().unwrap();
     assert_eq!((engine.containers(), engine.processes()), (Vec::new(), Vec::new()));
     drop((container, directory));
@@ -255,7 +256,7 @@ fn companions_that_fail_say_why_and_end_nothing() {
     assert!(matches!(&fault, CompanionFault::Port { port, .. } if port == "6379/tcp"), "{fault}");
     drop(all);
     drop(primary);
-    Arc::into_inner(kept).unwrap().stop().unwrap();
+    kept.stop().unwrap();
     drop(record);
     assert_eq!((engine.containers(), engine.processes()), (Vec::new(), Vec::new()));
 }

@@ -248,7 +248,7 @@ impl Keeper {
             duty: Duty::Serve,
         };
         let company = Company { beside: None, aliases: &[], disk: Some(disk) };
-        let mut running = ground.container.serve(&job, &company).unwrap();
+        let (mut running, _kept) = ground.container.serve(&job, &company).unwrap();
         while !running.is_serving() {
             assert_eq!(running.take_report().unwrap(), None);
         }

@@ -1,6 +1,7 @@
 //! Jobs in containers, on a Docker engine of the test's own: the same results as native, the posture from inside, the escape
 //! catalogue, runtimes that lie, what is left after something was killed, and the scripts that make a worker.
 
+mod boxes;
 mod catalogue;
 mod companions;
 mod daemon;

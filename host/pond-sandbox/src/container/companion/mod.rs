@@ -9,6 +9,7 @@ mod health;
 mod said;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -23,7 +24,7 @@ use super::image::{self, ImageFault};
 use super::keep::{KeepFault, Kept, Process};
 use super::launch::{Company, Container};
 use crate::checkout::Checkout;
-use crate::native::{Ending, Job};
+use crate::native::{Ending, Job, KeptImage, abandon};
 use crate::record::{JobName, Live};
 use health::Chart;
 pub use health::{Checkup, Health};
@@ -60,6 +61,8 @@ pub struct Companion {
     pub checkup: Option<Checkup>,
     /// Run in the sandbox, in order, once the companion serves.
     pub post_start_on_primary: Vec<Vec<String>>,
+    /// Where what it writes outlives it, and whether anything is there yet.
+    pub disk: Option<(PathBuf, bool)>,
 }
 
 /// What became of a companion, in the order in which it happened.
@@ -171,9 +174,14 @@ impl Attendance<'_> {
 
     fn run(&self, name: JobName) -> Result<(), String> {
         let record = self.primary.container.reserve(name).map_err(|fault| plain(&fault))?;
-        // With a fault the record stays, for whoever sweeps what is left.
-        self.attend(&record)?;
-        record.close().map_err(|fault| plain(&fault))
+        match self.attend(&record) {
+            Ok(()) => record.close().map_err(|fault| plain(&fault)),
+            // What could not be cleared up either, the record names for whoever sweeps.
+            Err(why) => match abandon(self.primary.container.state(), record) {
+                Ok(()) => Err(why),
+                Err(left) => Err(format!("{why}; {}", plain(&left))),
+            },
+        }
     }
 
     fn attend(&self, record: &Live) -> Result<(), String> {
@@ -210,7 +218,10 @@ impl Attendance<'_> {
             duty: Duty::Serve,
         };
         let beside = Some((self.primary.kept.id(), self.primary.kept.first()));
-        self.primary.container.keep(&job, &Company { beside, aliases: &self.primary.aliases, disk: None })
+        let disk = self.companion.disk.as_ref();
+        let disk = disk.map(|(path, is_new)| KeptImage { path, is_new: *is_new });
+        let company = Company { beside, aliases: &self.primary.aliases, disk: disk.as_ref() };
+        self.primary.container.keep(&job, &company)
     }
 
     /// Until the program ends, or somebody wants it to.

@@ -10,9 +10,9 @@ mod serve;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// More than the thread leaves unheard; and all that is ever said of one program.
 const REQUESTS: usize = 64;
 const REPORTS: usize = 4;
+/// A keeper at the same container counts from one.
+const OWN_NUMBERS: u64 = 1 << 63;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeepFault {
@@ -100,10 +102,10 @@ pub struct Kept {
     next: AtomicU64,
     isolation: Isolation,
     command: Vec<String>,
-    doors: std::sync::Mutex<Vec<OwnedFd>>,
+    doors: Mutex<Vec<OwnedFd>>,
     layer: Layer,
     groups: Foreign,
-    attendant: Option<JoinHandle<Result<Finished, ContainerFault>>>,
+    attendant: Mutex<Option<JoinHandle<Result<Finished, ContainerFault>>>>,
     process: OwnedFd,
     /// Until somebody else holds it for as long.
     range: Option<IdRange>,
@@ -226,25 +228,18 @@ impl Kept {
     }
 
     /// Ends it, and returns when it is gone.
-    pub fn stop(mut self) -> Result<Finished, KeepFault> {
+    pub fn stop(&self) -> Result<Finished, KeepFault> {
         if let Err(_gone_already) = self.line.ask(Request::Stop) {}
-        let joined = self.attendant.take().and_then(|thread| thread.join().ok());
+        let attendant = self.attendant.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let joined = attendant.and_then(|thread| thread.join().ok());
         Ok(joined.ok_or(KeepFault::Attendant)??)
-    }
-
-    /// Whether it is over, of itself or otherwise.
-    pub fn is_over(&self) -> bool {
-        self.attendant.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let Some(attendant) = self.attendant.take() {
-            if let Err(_gone_already) = self.line.ask(Request::Stop) {}
-            // What it could not remove, the record still names.
-            if let Err(_panicked) = attendant.join() {}
-        }
+        // What it could not remove, the record still names.
+        if let Err(_told_by_the_record) = self.stop() {}
     }
 }
 
@@ -285,13 +280,13 @@ impl Container {
             id: made.container,
             first: made.pid,
             line: Line { requests, bell: Arc::new(bell) },
-            next: AtomicU64::new(1),
+            next: AtomicU64::new(OWN_NUMBERS),
             isolation,
             command: made.command,
             doors: doors.into(),
             layer: made.layer,
             groups: made.groups,
-            attendant: Some(attendant),
+            attendant: Mutex::new(Some(attendant)),
             process: made.process,
             range: Some(made.range),
         })

@@ -26,8 +26,8 @@ use super::{Finished, Gone, KeepFault, Kept};
 use crate::native::{self, Death, Job, Running};
 
 impl Container {
-    /// As [`keep`](Container::keep), for whoever asks through [`crate::native::Serving`].
-    pub fn serve(&self, job: &Job<'_>, company: &Company<'_>) -> Result<Running, KeepFault> {
+    /// As [`keep`](Container::keep), for whoever asks through [`crate::native::Serving`]; companions stand beside the other.
+    pub fn serve(&self, job: &Job<'_>, company: &Company<'_>) -> Result<(Running, Arc<Kept>), KeepFault> {
         let mut kept = self.keep(job, company)?;
         let range = kept.range.take().ok_or(KeepFault::NotServing)?;
         let (report, theirs) = pond_sys::socket::pair()?;
@@ -42,7 +42,8 @@ impl Container {
             pond_sys::socket::send(&theirs, &Report::Doors.encode(), &doors)?;
         }
         let first = kept.process.try_clone()?;
-        let desk = Desk { kept, socket: Arc::new(theirs), lifeline, start };
+        let kept = Arc::new(kept);
+        let desk = Desk { kept: Arc::clone(&kept), socket: Arc::new(theirs), lifeline, start };
         let thread = std::thread::Builder::new().name("desk".to_owned());
         let thread = thread.spawn(move || {
             // This thread must not be the one that a signal for pond ends.
@@ -50,7 +51,7 @@ impl Container {
             desk.run()
         })?;
         let ends = native::Ends { streams: None, lifeline: held, report };
-        Ok(Running::contained(ends, first, thread, Death::AtOnce, range, job.duty))
+        Ok((Running::contained(ends, first, thread, Death::AtOnce, range, job.duty), kept))
     }
 
     /// What programs see as their root. gVisor's is nowhere on this host; then it is a place where nothing is found.
@@ -74,7 +75,7 @@ impl Container {
 
 /// Where requests come in.
 struct Desk {
-    kept: Kept,
+    kept: Arc<Kept>,
     socket: Arc<OwnedFd>,
     /// Ends with whoever keeps the container.
     lifeline: OwnedFd,
