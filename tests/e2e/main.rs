@@ -22,6 +22,7 @@ mod plain_words;
 mod remote;
 mod residue;
 mod result;
+mod sandboxes;
 mod serving;
 mod shortage;
 mod snapshot;

@@ -49,6 +49,7 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
             .iter()
             .all(|file| !file.path.is_empty() && is_plain_absolute(&format!("/{}", file.path)))
         && duty_is_sound(plan)
+        && mounts_are_sound(plan)
         && is_hostname(&plan.hostname);
     if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
 }
@@ -60,6 +61,20 @@ fn duty_is_sound(plan: &JailPlan) -> bool {
         (Duty::Serve, Console::Terminal { .. }) => plan.program.argv.is_empty(),
         (Duty::Serve, Console::Pipes) => false,
     }
+}
+
+/// In a workspace that is a view of somebody's checkout nothing is mounted: its directories are not ours to make.
+fn mounts_are_sound(plan: &JailPlan) -> bool {
+    let in_workspace = |entry: &RootEntry| match entry {
+        RootEntry::Mount { path, .. } => is_at_or_below(path, WORKSPACE),
+        RootEntry::Bind { .. }
+        | RootEntry::Throwaway { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::File { .. }
+        | RootEntry::Device { .. } => false,
+    };
+    plan.checkout == CheckoutView::Empty || !plan.root.iter().any(in_workspace)
 }
 
 /// One program, by the same rules as a plan's.
@@ -90,7 +105,17 @@ fn bounded(cap: TmpfsCap) -> bool {
 
 fn entry_is_sound(entry: &RootEntry, console: Console) -> bool {
     let path = entry.path();
-    let outside_reserved = !RESERVED.iter().any(|reserved| is_at_or_below(path, reserved));
+    let outside_reserved = match entry {
+        // Its place on the job's own disk is made and looked at before it lands there.
+        RootEntry::Mount { .. } if is_at_or_below(path, WORKSPACE) => true,
+        RootEntry::Mount { .. }
+        | RootEntry::Bind { .. }
+        | RootEntry::Throwaway { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::File { .. }
+        | RootEntry::Device { .. } => !RESERVED.iter().any(|reserved| is_at_or_below(path, reserved)),
+    };
     let source_is_sound = match entry {
         RootEntry::Bind { source, .. } => is_plain_absolute(source) && source != "/",
         RootEntry::Throwaway { source, .. } => {
@@ -118,7 +143,7 @@ fn is_plain_absolute(path: &str) -> bool {
         && (rest.is_empty() || rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".."))
 }
 
-fn is_at_or_below(path: &str, reserved: &str) -> bool {
+pub(crate) fn is_at_or_below(path: &str, reserved: &str) -> bool {
     path.strip_prefix(reserved).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -17,7 +17,7 @@ use rustix::mount::{
 
 use crate::fault::{At, Failure};
 use crate::storage::{Storage, tmpfs};
-use crate::{shown, terminal};
+use crate::{check, shown, terminal};
 
 /// Room for the skeleton: directories, links and the few files under /etc.
 const ROOT_CAP: TmpfsCap = TmpfsCap { bytes: 1 << 20, inodes: 512 };
@@ -105,14 +105,15 @@ pub(crate) fn build(plan: &JailPlan, mut sources: VecDeque<OwnedFd>) -> Result<O
 
 /// Moves the host's directories and the job's storage in, makes the skeleton read-only, and leaves the host's root for good.
 pub(crate) fn enter(plan: &JailPlan, root: &OwnedFd, storage: &Storage) -> Result<(), Failure> {
+    // First of all: what is mounted in the workspace lands on the job's disk.
+    attach(root, &storage.workspace, relative(WORKSPACE), Step::MountWorkspace)?;
+    attach(root, &storage.home, relative(HOME), Step::MountWorkspace)?;
     let mut views = storage.shown.iter();
     for (path, _) in shown::directories(plan) {
         let step = Step::OpenRoot;
         let view = views.next().ok_or(Failure { step, errno: Errno::BADF })?;
         attach(root, view, relative(path), step)?;
     }
-    attach(root, &storage.workspace, relative(WORKSPACE), Step::MountWorkspace)?;
-    attach(root, &storage.home, relative(HOME), Step::MountWorkspace)?;
     for spent in &storage.spent {
         move_mount(spent, "", CWD, RUBBISH, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::PivotRoot)?;
     }
@@ -140,6 +141,7 @@ fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> 
                 Err(Failure { step: Step::BuildRoot, errno: Errno::NOSPC })
             }
         }
+        RootEntry::Mount { path, .. } if check::is_at_or_below(path, WORKSPACE) => Ok(()),
         RootEntry::Bind { path, kind: BindKind::Directory, .. }
         | RootEntry::Mount { path, kind: BindKind::Directory, .. }
         | RootEntry::Throwaway { path, .. } => make_directory(root, path, Step::OpenRoot),

@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
 use pond_wire::jail::{
-    CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Scratch, Step, TmpfsCap,
+    BindKind, CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, RootEntry, Scratch, Step,
+    TmpfsCap, WORKSPACE,
 };
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_fd,
@@ -74,6 +75,7 @@ pub(crate) fn build(
     for file in &plan.replaced {
         replace(&upper, file, builder)?;
     }
+    prepare_mount_points(&upper, plan, builder)?;
     let home = subtree(&disk, "h")?;
     let workspace = match &lower {
         None => subtree(&disk, "u")?,
@@ -222,6 +224,44 @@ fn replace(upper: &OwnedFd, file: &ReplacedFile, builder: Builder) -> Result<(),
     }
     Ok(())
 }
+
+/// Where something is to be mounted in the workspace. On a disk that was used before, anything may stand there; a link or something of
+/// another kind is no place for it.
+fn prepare_mount_points(upper: &OwnedFd, plan: &JailPlan, builder: Builder) -> Result<(), Failure> {
+    let step = Step::MountWorkspace;
+    for entry in &plan.root {
+        let RootEntry::Mount { path, kind, .. } = entry else { continue };
+        let Some(inside) = path.strip_prefix(WORKSPACE).map(|rest| rest.trim_start_matches('/')) else {
+            continue;
+        };
+        let mut at = upper.try_clone().at(step)?;
+        let mut parts = inside.split('/').filter(|part| !part.is_empty()).peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() && *kind == BindKind::File {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                let mode = Mode::from_raw_mode(0o644);
+                let made = rustix::fs::openat2(&at, part, flags, mode, STRAIGHT).at(step)?;
+                let found = FileType::from_raw_mode(rustix::fs::fstat(&made).at(step)?.st_mode);
+                if !found.is_file() {
+                    return Err(Failure { step, errno: Errno::NOTUNIQ });
+                }
+                give_to_job(&at, part, builder)?;
+                continue;
+            }
+            match rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) => give_to_job(&at, part, builder)?,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Failure { step, errno }),
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            at = rustix::fs::openat2(&at, part, flags, Mode::empty(), STRAIGHT).at(step)?;
+        }
+    }
+    Ok(())
+}
+
+const STRAIGHT: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 fn give_to_job(parent: &OwnedFd, name: &str, builder: Builder) -> Result<(), Failure> {
     let Builder::Host { base } = builder else { return Ok(()) };

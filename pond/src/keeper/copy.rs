@@ -3,10 +3,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use pond_policy::life::Operation;
 use pond_policy::sandboxes::Copied as Wanted;
 use pond_sandbox::native::{Serving, ServingFault};
+use pond_wire::jail::WORKSPACE;
 use pond_worker::carry::{self, CarryFault};
 use pond_worker::snapshot::Copied;
 use rustix::fs::{Mode, OFlags};
@@ -32,6 +33,25 @@ pub(super) fn materialise(serving: &Serving, copies: &[Wanted]) -> anyhow::Resul
             .with_context(|| format!("copying {source} to {target}"))?;
     }
     Ok(())
+}
+
+/// Directories on the sandbox's disk that the copies need besides its workspace: what is a directory is one, and a file is in one.
+pub(super) fn places(copies: &[Wanted]) -> anyhow::Result<Vec<String>> {
+    let mut places: Vec<String> = Vec::new();
+    for Wanted { source, target, .. } in copies {
+        if target == WORKSPACE || target.starts_with(&format!("{WORKSPACE}/")) {
+            continue;
+        }
+        let is_file = std::fs::symlink_metadata(source).is_ok_and(|found| found.is_file());
+        let place = if is_file { target.rsplit_once('/').map_or("", |(above, _)| above) } else { target };
+        if place.is_empty() {
+            bail!("{target} would be a file in the root directory; choose a place in a directory");
+        }
+        if !places.iter().any(|known| known == place) {
+            places.push(place.to_owned());
+        }
+    }
+    Ok(places)
 }
 
 pub(super) fn bring_in(hub: &Hub, target: &str, descriptors: Vec<OwnedFd>) -> Result<Done, Refusal> {

@@ -206,7 +206,11 @@ impl Ground<'_> {
         let open = |mount: &pond_policy::sandboxes::Mount| {
             Ok(Mount::open(Path::new(&mount.source), &mount.target, mount.writable, self.state)?)
         };
-        self.spec.mounts.iter().map(open).collect()
+        let mut mounts: Vec<Mount> = self.spec.mounts.iter().map(open).collect::<anyhow::Result<_>>()?;
+        for place in copy::places(&self.spec.copies)? {
+            mounts.push(Mount::own(&place));
+        }
+        Ok(mounts)
     }
 
     fn model(&self) -> anyhow::Result<Option<Chosen>> {

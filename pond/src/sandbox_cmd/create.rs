@@ -165,10 +165,10 @@ impl CreateArgs {
             .collect();
         let sandbox = (!sandbox.is_empty()).then(|| ("sandbox".to_owned(), Node::Map(sandbox)));
         let lists = [
-            ("mounts", each(&self.mounts, |text| mount(text))?),
-            ("copies", each(&self.copies, |text| copy(text))?),
+            ("mounts", each(&self.mounts, mount)?),
+            ("copies", each(&self.copies, copy)?),
             ("builtin_tools", each(&self.tools, |text| Ok(Node::text(text)))?),
-            ("ports", each(&self.ports, |text| port(text))?),
+            ("ports", each(&self.ports, port)?),
         ];
         let maps = [("env", pairs(&self.env, "--env")?), ("labels", pairs(&self.labels, "--label")?)];
         let plain = [

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use pond_wire::jail::{BindKind, CheckoutPath, RootEntry};
+use pond_wire::jail::{BindKind, CheckoutPath, RootEntry, WORKSPACE};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::state::StateDir;
@@ -26,15 +26,25 @@ pub enum MountFault {
     HoldsState(PathBuf),
 }
 
-/// A file or directory of the host, and where it stands inside.
+/// What stands at a place inside because a person declared it.
 #[derive(Debug)]
 pub struct Mount {
-    source: CheckoutPath,
-    kind: BindKind,
     target: String,
-    writable: bool,
-    /// Held so that nothing else gets its inode's number before it is mounted.
-    _open: OwnedFd,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// A file or directory of the host.
+    Live {
+        source: CheckoutPath,
+        kind: BindKind,
+        writable: bool,
+        /// Held so that nothing else gets its inode's number before it is mounted.
+        _open: OwnedFd,
+    },
+    /// A directory of the sandbox's own, on its disk.
+    Own,
 }
 
 impl Mount {
@@ -55,27 +65,44 @@ impl Mount {
             | FileType::Socket
             | FileType::Unknown => return Err(MountFault::Special(source.to_owned())),
         };
-        // The kernel's own name for what was opened.
-        let resolved = std::fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).map_err(failed)?;
+        let resolved = kernel_name(&open).map_err(failed)?;
         if resolved == Path::new("/") {
             return Err(MountFault::Root(source.to_owned()));
         }
-        let own = state.root().canonicalize().map_err(failed)?;
+        let own = kernel_name(&std::fs::File::open(state.root()).map_err(failed)?).map_err(failed)?;
         if own.starts_with(&resolved) || resolved.starts_with(&own) {
             return Err(MountFault::HoldsState(source.to_owned()));
         }
         let path = resolved.into_os_string().into_string().map_err(|name| MountFault::Name(name.into()))?;
         let source = CheckoutPath { path, device: stat.st_dev, inode: stat.st_ino };
-        Ok(Self { source, kind, target: target.to_owned(), writable, _open: open })
+        Ok(Self { target: target.to_owned(), what: What::Live { source, kind, writable, _open: open } })
+    }
+
+    /// A directory on the sandbox's disk besides its workspace and home, empty at first.
+    pub fn own(target: &str) -> Self {
+        Self { target: target.to_owned(), what: What::Own }
     }
 
     /// Where it stands inside, and the directories above.
     pub(crate) fn entries(&self) -> Vec<RootEntry> {
         let above = self.target.match_indices('/').skip(1).filter_map(|(at, _)| self.target.get(..at));
+        let in_workspace = |path: &&str| *path == WORKSPACE || path.starts_with(&format!("{WORKSPACE}/"));
+        let above = above.filter(|path| !in_workspace(path));
         let above = above.map(|path| RootEntry::Directory { path: path.to_owned() });
-        let (path, source) = (self.target.clone(), self.source.clone());
-        above.chain([RootEntry::Mount { path, source, kind: self.kind, writable: self.writable }]).collect()
+        let path = self.target.clone();
+        let entry = match &self.what {
+            What::Live { source, kind, writable, .. } => {
+                RootEntry::Mount { path, source: source.clone(), kind: *kind, writable: *writable }
+            }
+            What::Own => RootEntry::Throwaway { path, source: None },
+        };
+        above.chain([entry]).collect()
     }
+}
+
+/// The kernel's own name for what was opened, free of links and of any race with whoever moves directories.
+pub(super) fn kernel_name(opened: &impl AsRawFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{Mode, OFlags, SeekFrom as Sparse};
 
+use super::mount::kernel_name;
+
 const FORMATTERS: [&str; 3] = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4", "/usr/bin/mkfs.ext4"];
 
 const CHECKERS: [&str; 3] = ["/usr/sbin/e2fsck", "/sbin/e2fsck", "/usr/bin/e2fsck"];
@@ -76,7 +78,7 @@ pub(crate) fn kept(
 
 /// Whether a loop device still stands on this image: the kernel takes a mount apart after its last process has gone.
 pub fn is_attached(path: &Path) -> io::Result<bool> {
-    let path = path.canonicalize()?;
+    let path = kernel_name(&File::open(path)?)?;
     for device in std::fs::read_dir("/sys/block")? {
         let backing = device?.path().join("loop/backing_file");
         if let Ok(name) = std::fs::read(backing)

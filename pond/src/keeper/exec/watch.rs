@@ -351,10 +351,10 @@ impl Watch<'_> {
         if let Err(_over) = self.hub.note(Event::ExecEnded, detail) {}
         let answer = answer
             .map_or_else(|message| Answer::Refused(Refusal::new("exec_failed", message)), Answer::Ended);
-        if let Some(mut caller) = self.caller {
-            if protocol::say(&mut caller.to, &answer).is_ok() {
-                say_goodbye(&mut caller);
-            }
+        if let Some(mut caller) = self.caller
+            && protocol::say(&mut caller.to, &answer).is_ok()
+        {
+            say_goodbye(&mut caller);
         }
     }
 }
