@@ -49,9 +49,8 @@ fn ask(words: &str) -> String {
     )
 }
 
-fn a_life(backend: &str) {
-    let (daemon, world) = (Daemon::start(), World::new());
-    super::companions::images(&daemon);
+/// A sandbox with a cache beside it, as a document.
+fn document(backend: &str) -> String {
     let check = json!({ "test": ["redis-cli", "ping"], "interval": "1s", "start_period": "60s", "start_interval": "1s" });
     let serve = "ln -sf /usr/bin/redis-check-rdb /run/redis-server; exec /run/redis-server --bind 127.0.0.1 --dir /data --save 1 1";
     let document = json!({
@@ -62,7 +61,13 @@ fn a_life(backend: &str) {
             "post_start_on_primary": [["sh", "-c", "echo cache > started"]],
         } },
     });
-    world.write("box.json", &document.to_string());
+    document.to_string()
+}
+
+fn a_life(backend: &str) {
+    let (daemon, world) = (Daemon::start(), World::new());
+    super::companions::images(&daemon);
+    world.write("box.json", &document(backend));
     succeeds(&daemon, &world, &["create", "-f", "box.json"]);
     let begun = until(&daemon, &world, |event| event["event"] == "started");
     let in_it = |line: &str| succeeds(&daemon, &world, &["exec", "box", "--", "sh", "-c", line]);
@@ -107,4 +112,45 @@ fn a_sandbox_with_a_cache_lasts_on_docker() {
 #[test]
 fn a_sandbox_with_a_cache_lasts_on_gvisor() {
     a_life("gvisor");
+}
+
+/// Its containers go, companions first or last, and its disk stays; nobody else's container is touched.
+#[test]
+fn a_killed_keeper_leaves_a_stopped_sandbox_on_docker() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    super::companions::images(&daemon);
+    world.write("box.json", &document("docker"));
+    succeeds(&daemon, &world, &["create", "-f", "box.json"]);
+    until(&daemon, &world, cache_is("healthy"));
+    let in_it = |line: &str| succeeds(&daemon, &world, &["exec", "box", "--", "sh", "-c", line]);
+    in_it("echo kept > file; sync");
+    assert_eq!(daemon.containers().len(), 2);
+    let keeper = keeper_of(&world);
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    let bystander =
+        json!({ "Image": "redis", "Cmd": ["/usr/bin/sh"], "Labels": { "io.pond.job": "box-box" } });
+    daemon.api("POST", "/containers/create?name=pond-bystander", Some(&bystander));
+    // Whoever looks next clears up.
+    until(&daemon, &world, |event| event["event"] == "stopped" && event["code"] == "keeper_lost");
+    let swept = daemon.run(&world, &["gc"]);
+    assert_eq!(swept.code, 0, "{swept:?}");
+    assert_eq!(daemon.containers(), ["/pond-bystander"]);
+    assert_eq!((daemon.processes(), names(&world.state().join("live")).len()), (Vec::new(), 0));
+    succeeds(&daemon, &world, &["resume", "box"]);
+    assert_eq!(in_it("cat file"), "kept\n");
+    succeeds(&daemon, &world, &["rm", "box"]);
+    until(&daemon, &world, |event| event["event"] == "deleted");
+    assert_eq!(daemon.containers(), ["/pond-bystander"]);
+}
+
+/// The process that keeps the sandbox of this state directory.
+fn keeper_of(world: &World) -> rustix::process::Pid {
+    let environment = format!("POND_STATE_DIR={}\0", world.state().display());
+    let is_it = |pid: &i32| {
+        let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let environ = String::from_utf8_lossy(&read("environ")).into_owned();
+        read("cmdline") == b"pond\0keeper\0" && environ.contains(&environment)
+    };
+    let found = names(std::path::Path::new("/proc")).iter().filter_map(|name| name.parse().ok()).find(is_it);
+    rustix::process::Pid::from_raw(found.unwrap()).unwrap()
 }

@@ -223,23 +223,26 @@ fn companions_that_fail_say_why_and_end_nothing() {
     for alias in ["absent", "idle"] {
         until(&heard, &mut told, |told| told.alias == alias && matches!(told.news, News::Failed { .. }));
     }
+    let of = |alias: &str| {
+        let news: Vec<News> =
+            told.iter().filter(|told| told.alias == alias).map(|told| told.news.clone()).collect();
+        news
+    };
     let ended = |alias: &str| {
-        told.iter().find_map(|told| match &told.news {
-            News::Ended { ending: Ending::Exited { code, .. }, said } if told.alias == alias => {
-                Some((*code, said.clone()))
-            }
-            _ => None,
+        of(alias).into_iter().find_map(|news| {
+            let News::Ended { ending: Ending::Exited { code, .. }, said } = news else { return None };
+            Some((code, said))
         })
     };
     let why = |alias: &str| {
-        told.iter().find_map(|told| match &told.news {
-            News::Failed { why } if told.alias == alias => Some(why.clone()),
-            _ => None,
+        of(alias).into_iter().find_map(|news| {
+            let News::Failed { why } = news else { return None };
+            Some(why)
         })
     };
     let (code, said) = ended("brief").unwrap();
     assert!(code == 3 && said.contains("Read-only file system"), "{said}");
-    let id: u32 = said.lines().last().unwrap().parse().unwrap();
+    let id: u32 = said.lines().find_map(|line| line.parse().ok()).unwrap();
     assert!(id > 1_000_000, "an id of nobody's: {id}");
     // What its image declares as a volume is as large as its quota, and no larger.
     let (code, said) = ended("room").unwrap();

@@ -267,7 +267,7 @@ impl Keeper {
     /// What pid 1 says of one program, until it ends.
     fn end(&self, exec: u64) -> Report {
         loop {
-            let (answer, _) = self.serving.hear().unwrap().expect("pid 1 is gone");
+            let (answer, _) = self.serving.hear().unwrap().unwrap();
             if answer.id == exec && answer.report != Report::Began {
                 return answer.report;
             }

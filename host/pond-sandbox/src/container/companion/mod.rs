@@ -277,19 +277,16 @@ impl Attendance<'_> {
         };
         let said = Said::of(process.streams.take());
         let deadline = Instant::now() + within;
-        loop {
-            let ending = process.wait(GLANCE);
-            let is_late = Instant::now() >= deadline || self.is_over.load(Ordering::Acquire);
-            if ending.is_some() || !is_late {
-                if ending.is_none() {
-                    continue;
-                }
-                return (ending, said.text());
-            }
-            if let Err(_gone) = process.signal(Signal::KILL) {}
-            process.wait(KILLED);
-            return (None, said.text());
+        let mut ending = None;
+        while ending.is_none() && Instant::now() < deadline && !self.is_over.load(Ordering::Acquire) {
+            ending = process.wait(GLANCE);
         }
+        if ending.is_some() {
+            return (ending, said.text());
+        }
+        if let Err(_gone) = process.signal(Signal::KILL) {}
+        process.wait(KILLED);
+        (None, said.so_far())
     }
 }
 

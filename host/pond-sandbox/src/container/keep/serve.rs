@@ -73,6 +73,9 @@ impl Container {
     }
 }
 
+/// What somebody said at once, and the descriptors that came with it.
+type Packet = (Vec<u8>, Vec<OwnedFd>);
+
 /// Where requests come in.
 struct Desk {
     kept: Arc<Kept>,
@@ -133,7 +136,7 @@ impl Desk {
     }
 
     /// The next packet; nothing once the keeper or the container is gone.
-    fn next(&self) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, KeepFault> {
+    fn next(&self) -> Result<Option<Packet>, KeepFault> {
         let mut ready = [
             PollFd::new(&*self.socket, PollFlags::IN),
             PollFd::new(&self.lifeline, PollFlags::empty()),
