@@ -180,6 +180,24 @@ fn a_database_and_a_cache_beside_a_sandbox_on_gvisor() {
     beside(Backend::Gvisor);
 }
 
+/// One that is never well, one whose check never ends, two that end, one without an image and one without a command.
+fn failing() -> [Companion; 6] {
+    let sick =
+        Checkup { start_period: Duration::ZERO, retries: 2, ..checkup(&["sh", "-c", "echo no; exit 1"]) };
+    let slow = Checkup { timeout: Duration::from_secs(1), ..checkup(&["sleep", "1000"]) };
+    let slow = Checkup { start_period: Duration::ZERO, retries: 1, ..slow };
+    let confined = "touch /etc/x; touch /var/lib/postgresql/data/x && id -u; exit 3";
+    let room = "stat --file-system --format '%b %S' /var/lib/postgresql/data; exit 4";
+    [
+        companion("sick", "postgres", &["sleep", "1000"], Some(sick)),
+        companion("slow", "postgres", &["sleep", "1000"], Some(slow)),
+        companion("brief", "postgres", &["sh", "-c", confined], None),
+        companion("room", "postgres", &["sh", "-c", room], None),
+        companion("absent", "nosuch", &["true"], None),
+        companion("idle", "redis", &[], None),
+    ]
+}
+
 /// Each of these tells what became of it, and none keeps the sandbox from anything.
 #[test]
 fn companions_that_fail_say_why_and_end_nothing() {
@@ -192,22 +210,8 @@ fn companions_that_fail_say_why_and_end_nothing() {
     let primary =
         Primary { container: Arc::clone(&container), kept: Arc::clone(&kept), checkout, aliases: Vec::new() };
     let (news, heard) = sync_channel(1024);
-    let sick =
-        Checkup { start_period: Duration::ZERO, retries: 2, ..checkup(&["sh", "-c", "echo no; exit 1"]) };
-    let slow = Checkup { timeout: Duration::from_secs(1), ..checkup(&["sleep", "1000"]) };
-    let slow = Checkup { start_period: Duration::ZERO, retries: 1, ..slow };
-    let confined = "touch /etc/x; touch /var/lib/postgresql/data/x && id -u; exit 3";
-    let room = "stat --file-system --format '%b %S' /var/lib/postgresql/data; exit 4";
-    let wishes = [
-        companion("sick", "postgres", &["sleep", "1000"], Some(sick)),
-        companion("slow", "postgres", &["sleep", "1000"], Some(slow)),
-        companion("brief", "postgres", &["sh", "-c", confined], None),
-        companion("room", "postgres", &["sh", "-c", room], None),
-        companion("absent", "nosuch", &["true"], None),
-        companion("idle", "redis", &[], None),
-    ];
     let mut all = Vec::new();
-    for wish in wishes {
+    for wish in failing() {
         let name = job(&format!("primary-c-{}", wish.alias));
         all.push(accompany(primary.clone(), wish, name, news.clone()).unwrap());
     }

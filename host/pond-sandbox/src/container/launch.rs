@@ -39,7 +39,7 @@ use super::request::{Create, Created};
 use super::stage::{self, Parcel, Stage};
 use super::transfer::{self, Incoming, Readers};
 use crate::native::cgroup::{CgroupLimits, Foreign};
-use crate::native::{self, IdRange, Job, KeptImage, Launcher, Place, Quota, Running, Scenery};
+use crate::native::{self, Disk, IdRange, Job, KeptImage, Launcher, Place, Quota, Running, Scenery};
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
 
@@ -154,12 +154,7 @@ impl Container {
             Some(given) => (given.id.clone(), given.names()),
             None => (image::ensure(&self.engine, &plan.root)?, Vec::new()),
         };
-        let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
-        let workshop = self.state.workshop(job.record.job());
-        let disk = match manner.image() {
-            None => native::disk(&self.state.scratch(), &workshop, quota)?,
-            Some(image) => native::kept(&self.state.scratch(), &workshop, image.path, quota, image.is_new)?,
-        };
+        let disk = self.disk(job, limits, manner)?;
         let directory = self.state.stage(job.record.job());
         let scenery = Scenery { checkout: job.checkout.as_fd(), disk: &disk };
         let stage = Stage::build(&self.launcher, directory, &plan, &scenery)?;
@@ -217,6 +212,16 @@ impl Container {
             first_user,
             incoming,
             command,
+        })
+    }
+
+    /// As large as the quota; a new one, or one that was kept.
+    fn disk(&self, job: &Job<'_>, limits: Limits, manner: Manner<'_>) -> Result<Disk, ContainerFault> {
+        let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
+        let (scratch, workshop) = (self.state.scratch(), self.state.workshop(job.record.job()));
+        Ok(match manner.image() {
+            None => native::disk(&scratch, &workshop, quota)?,
+            Some(image) => native::kept(&scratch, &workshop, image.path, quota, image.is_new)?,
         })
     }
 

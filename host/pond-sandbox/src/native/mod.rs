@@ -31,7 +31,7 @@ pub use reap::{SweepFault, Swept, abandon, sweep};
 pub use remedy::{in_the_way, remedy};
 pub(crate) use running::{Death, word};
 pub use running::{Ending, Over, Remains, Running, RunningFault, Streams};
-pub(crate) use scratch::{Quota, ScratchFault, disk, kept};
+pub(crate) use scratch::{Disk, Quota, ScratchFault, disk, kept};
 pub use scratch::{is_attached, repair};
 pub use serving::{Serving, ServingFault};
 pub(crate) use toolchain::{Place, is_usual, probe as places};
