@@ -101,6 +101,8 @@ struct Wired {
     has_ended: bool,
     /// Nothing more comes from it.
     is_over: bool,
+    /// How it ended, until whoever keeps it has all that it said before.
+    last: Option<Report>,
 }
 
 #[derive(Default)]
@@ -151,7 +153,10 @@ impl Relay {
         loop {
             match self.turn(&mut transit) {
                 Ok(None) => {}
-                Ok(Some(gone)) => return Ok(gone),
+                Ok(Some(gone)) => {
+                    transit.programs.values_mut().for_each(Wired::tell_the_last);
+                    return Ok(gone);
+                }
                 Err(fault) => {
                     self.kill()?;
                     return Err(fault);
@@ -318,6 +323,7 @@ impl Transit {
                     has_begun: false,
                     has_ended: false,
                     is_over: false,
+                    last: None,
                 };
                 self.programs.insert(number, wired);
             }
@@ -382,7 +388,7 @@ impl Transit {
                 // One that could not be started has nothing to say.
                 wired.is_over |= matches!(report, Report::Failed { .. }) && !wired.has_begun;
                 wired.has_begun |= report == Report::Began;
-                wired.told.tell(report);
+                wired.hear_of(report);
                 Ok(())
             }
             Kind::ExecOver => {
@@ -424,7 +430,9 @@ impl Transit {
             self.say(Kind::ExecRoom, number, &length.to_le_bytes());
         }
         // Its pipes end for whoever reads them, once it is over and all of it is said.
-        self.programs.retain(|_, wired| !(wired.is_over && wired.is_flushed()));
+        let done = |wired: &Wired| wired.is_over && wired.is_flushed();
+        self.programs.values_mut().filter(|wired| done(wired)).for_each(Wired::tell_the_last);
+        self.programs.retain(|_, wired| !done(wired));
         while !self.to_engine.is_empty() && !self.engine_ended {
             match rustix::io::write(engine.as_fd(), &self.to_engine) {
                 Ok(length) => drop(self.to_engine.drain(..length)),
@@ -439,6 +447,20 @@ impl Transit {
 }
 
 impl Wired {
+    /// A keeper takes a program's end for the end of what it said, so that comes first.
+    fn hear_of(&mut self, report: Report) {
+        match &self.told {
+            Teller::Keeper { .. } if report != Report::Began => self.last = Some(report),
+            Teller::Keeper { .. } | Teller::Process(_) => self.told.tell(report),
+        }
+    }
+
+    fn tell_the_last(&mut self) {
+        if let Some(report) = self.last.take() {
+            self.told.tell(report);
+        }
+    }
+
     /// More than the window is more than pid 1 may say.
     fn hear(&mut self, outlet: usize, bytes: &[u8]) -> Option<()> {
         let outlet = self.outlets.get_mut(outlet)?;
