@@ -483,10 +483,15 @@ impl Relay {
     }
 
     pub(super) fn kill(&self) -> Result<(), RelayFault> {
-        match pidfd_send_signal(&self.process, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(errno) => Err(RelayFault::Kill(errno.into())),
-        }
+        kill(&self.process)
+    }
+}
+
+/// One that is dead already needs nothing.
+pub(super) fn kill(process: &OwnedFd) -> Result<(), RelayFault> {
+    match pidfd_send_signal(process, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(errno) => Err(RelayFault::Kill(errno.into())),
     }
 }
 

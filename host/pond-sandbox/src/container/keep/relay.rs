@@ -17,11 +17,10 @@ use pond_wire::contained::{Kind, MAX_PIECE, WindowSize, frame};
 use pond_wire::jail::{Answer, ExecOrder, Report};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Signal, pidfd_send_signal};
 use rustix::termios::tcgetwinsize;
 
 use super::super::frames::{Frames, FramesFault};
-use super::super::relay::RelayFault;
+use super::super::relay::{RelayFault, kill};
 
 /// How long pid 1 may take to end once it was told to.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -263,10 +262,7 @@ impl Relay {
     }
 
     fn kill(&self) -> Result<(), RelayFault> {
-        match pidfd_send_signal(&self.process, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(errno) => Err(RelayFault::Kill(errno.into())),
-        }
+        kill(&self.process)
     }
 }
 
