@@ -268,11 +268,11 @@ fn a_published_port_is_on_loopback_alone_and_leads_inside() {
 #[test]
 fn time_alone_stops_a_sandbox_and_then_removes_it() {
     let boxes = Boxes::new();
-    boxes.create("idle", &["--idle-ttl", "1s", "--cleanup-ttl", "2s"]);
+    boxes.create("idle", &["--idle-ttl", "3s", "--cleanup-ttl", "2s"]);
     let used = Instant::now();
     // A program that runs keeps it up.
-    assert_eq!(boxes.shell("idle", "sleep 2.5; echo done").stdout, "done\n");
-    assert!(used.elapsed() > Duration::from_secs(2));
+    assert_eq!(boxes.shell("idle", "sleep 4; echo done").stdout, "done\n");
+    assert!(used.elapsed() > Duration::from_secs(3));
     wait_until(|| boxes.state("idle") == "stopped");
     let stopped = boxes.events("idle").last().unwrap().clone();
     assert_eq!(stopped["code"], "idle");

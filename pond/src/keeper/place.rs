@@ -161,9 +161,14 @@ impl Place {
         self.path("nothing")
     }
 
-    /// The name of what is made for it while it runs.
+    /// The name of what is made for it while it runs, another at each start: control groups are the whole machine's, and
+    /// sandboxes of other state directories may have the same id.
     pub(crate) fn job(&self) -> Result<JobName, PlaceFault> {
-        JobName::try_from(format!("box-{}", self.id)).map_err(|_| PlaceFault::Id(self.id.clone()))
+        let mut random = [0; 4];
+        let drawn = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+        drawn.map_err(|errno| self.fault("", errno.into()))?;
+        let name = format!("box-{}-{:08x}", self.id, u32::from_le_bytes(random));
+        JobName::try_from(name).map_err(|_| PlaceFault::Id(self.id.clone()))
     }
 
     pub(crate) fn document(&self) -> Result<Vec<u8>, PlaceFault> {

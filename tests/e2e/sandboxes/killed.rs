@@ -32,14 +32,16 @@ fn processes(boxes: &Boxes) -> Vec<(i32, String)> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
         .filter_map(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            let (head, tail) = stat.rsplit_once(')')?;
+            let (_, tail) = stat.rsplit_once(')')?;
             let mut fields = tail.split_whitespace();
             let (status, parent) = (fields.next()?, fields.next()?.parse().ok()?);
-            (status != "Z").then(|| (pid, parent, head.split_once('(').unwrap_or_default().1.to_owned()))
+            let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let name = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+            (status != "Z").then_some((pid, parent, name))
         })
         .collect();
     for (pid, _, name) in &all {
-        let keeper = fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"pond\0keeper\0");
+        let keeper = name == "pond keeper";
         let ours = fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|text| text.split(|byte| *byte == 0).any(|entry| entry == environment.as_bytes()));
         if keeper && ours {
@@ -85,7 +87,7 @@ fn a_killed_keeper_leaves_a_stopped_sandbox() {
     boxes.create("lost", &[]);
     boxes.shell("lost", "echo kept > file");
     boxes.sandbox(&["exec", "-d", "lost", "--", "sleep", "600"]);
-    let (keeper, _) = processes(&boxes).into_iter().find(|(_, name)| name == "pond").unwrap();
+    let (keeper, _) = processes(&boxes).into_iter().find(|(_, name)| name == "pond keeper").unwrap();
     assert!(processes(&boxes).len() > 2, "a keeper, pid 1, a gateway, a program");
     kill(keeper);
     wait_until(|| is_clean(&boxes));
