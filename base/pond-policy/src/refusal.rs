@@ -81,6 +81,7 @@ named_enum! {
         CompanionInvalid => "companion_invalid",
         CompanionsUnsupported => "companions_unsupported",
         HealthcheckInvalid => "healthcheck_invalid",
+        NotOverApi => "not_over_api",
     }
 }
 

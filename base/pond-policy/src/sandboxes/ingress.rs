@@ -87,7 +87,7 @@ pub(super) const SOURCE_FORM: TextForm = TextForm {
     code: Code::SourcePathInvalid,
     rule: "an absolute path without `.`, `..`, empty or trailing parts, at most 1024 bytes, not / and not in /dev, /proc or /sys",
 };
-const TARGET_FORM: TextForm = TextForm {
+pub(super) const TARGET_FORM: TextForm = TextForm {
     pattern: "^/[^\\u0000-\\u001f\\u007f]+$",
     most: MOST_PATH,
     check: is_place,

@@ -4,10 +4,12 @@
 //! host it holds was declared; there is no field for a network, so none can name the host's; every fault is reported at once.
 
 mod companion;
+mod exec;
 mod id;
 mod ingress;
 mod merge;
 mod outward;
+mod remote;
 mod ttl;
 
 use crate::backend::Backend;
@@ -24,10 +26,12 @@ use crate::settings::Settings;
 use crate::shape::{Echo, Field, Item, Kind, Need, Object, Shape, TextForm};
 
 pub use companion::{Companion, CompanionLimits, Healthcheck, Retries};
+pub use exec::check_exec;
 pub use id::{Alias, SandboxId};
 pub use ingress::{Copied, Mount, RESERVED, Tool};
 pub use merge::merge;
 pub use outward::{GitCredential, Published};
+pub use remote::{Share, check_remote};
 pub use ttl::{Ttl, TtlFault};
 
 use companion::COMPANIONS;
