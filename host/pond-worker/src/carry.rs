@@ -35,6 +35,10 @@ pub enum CarryFault {
     Absent(String),
     #[error("{0} is neither a file nor a directory")]
     Special(String),
+    #[error("{0} is a directory, and one file is asked for")]
+    Directory(String),
+    #[error("{0} is larger than {1} bytes")]
+    TooLarge(String, u64),
     #[error("{0:?} is no pattern that could be left out")]
     Pattern(String),
     #[error("{path}")]
@@ -86,12 +90,13 @@ pub fn bring_in(
 }
 
 /// Copies this path of a sandbox into a directory of the host, under a name that is not there yet. It belongs to whom that directory
-/// belongs.
+/// belongs. With `most`, only a file is copied, and nothing of one that is larger.
 pub fn take_out(
     root: BorrowedFd<'_>,
     source: &str,
     into: BorrowedFd<'_>,
     name: &str,
+    most: Option<u64>,
 ) -> Result<Copied, CarryFault> {
     let path = inside(source)?;
     let plain = RelPath::from_bytes(name.as_bytes()).ok().filter(|name| name.split().0.is_empty());
@@ -121,14 +126,26 @@ pub fn take_out(
         return Err(CarryFault::Absent(source.to_owned()));
     }
     let exists = |errno| if errno == Errno::EXIST { CarryFault::Exists(text(name)) } else { failed(errno) };
+    if kind == FileType::Directory && most.is_some() {
+        return Err(CarryFault::Directory(source.to_owned()));
+    }
     if kind == FileType::Directory {
         let directory = make_directory(&into, name, owner).map_err(exists)?;
         let manner = Manner { owner: Some(owner), left_out: None, outward: Outward::Skip };
         return Ok(snapshot::copy(from.as_fd(), directory.as_fd(), &manner)?);
     }
+    let bound = most.unwrap_or(MOST_BYTES);
+    let too_large = || CarryFault::TooLarge(source.to_owned(), bound);
+    if most.is_some() && u64::try_from(now.st_size).unwrap_or(u64::MAX) > bound {
+        return Err(too_large());
+    }
     let made = beneath::create_file(into, name, Mode::RUSR | Mode::WUSR).map_err(exists)?;
-    let bytes = fill(from.as_fd(), &made, owner, now.st_mode & 0o777)
+    let bytes = fill(from.as_fd(), &made, owner, (now.st_mode & 0o777, bound.saturating_add(1)))
         .map_err(|fault| CarryFault::Io { path: source.to_owned(), source: fault })?;
+    // It may have grown meanwhile.
+    if most.is_some() && bytes > bound {
+        return Err(too_large());
+    }
     Ok(Copied { entries: 1, bytes, ..Copied::default() })
 }
 
@@ -195,7 +212,7 @@ fn replace(
     let part = [b".", name, b".pond-part"].concat();
     if let Err(_was_not_there) = rustix::fs::unlinkat(parent, &*part, AtFlags::empty()) {}
     let made = beneath::create_file(parent, &part, Mode::RUSR | Mode::WUSR)?;
-    let filled = fill(source, &made, owner, mode);
+    let filled = fill(source, &made, owner, (mode, MOST_BYTES));
     let named =
         filled.and_then(|bytes| Ok(rustix::fs::renameat(parent, &*part, parent, name).map(|()| bytes)?));
     if named.is_err()
@@ -204,8 +221,13 @@ fn replace(
     named
 }
 
-fn fill(source: BorrowedFd<'_>, target: &OwnedFd, (uid, gid): (Uid, Gid), mode: u32) -> io::Result<u64> {
-    let mut from = io::Read::take(std::fs::File::from(source.try_clone_to_owned()?), MOST_BYTES);
+fn fill(
+    source: BorrowedFd<'_>,
+    target: &OwnedFd,
+    (uid, gid): (Uid, Gid),
+    (mode, most): (u32, u64),
+) -> io::Result<u64> {
+    let mut from = io::Read::take(std::fs::File::from(source.try_clone_to_owned()?), most);
     let mut to = std::fs::File::from(target.try_clone()?);
     let bytes = object::copy(&mut from, &mut to)?;
     if rustix::process::geteuid().is_root() {

@@ -61,12 +61,12 @@ pub(super) fn bring_in(hub: &Hub, target: &str, descriptors: Vec<OwnedFd>) -> Re
 
 pub(super) fn take_out(
     hub: &Hub,
-    source: &str,
-    name: &str,
+    (source, name): (&str, &str),
+    most: Option<u64>,
     descriptors: Vec<OwnedFd>,
 ) -> Result<Done, Refusal> {
     let into = only(hub, descriptors)?;
-    during(hub, |serving| carry::take_out(serving.root(), source, into.as_fd(), name))
+    during(hub, |serving| carry::take_out(serving.root(), source, into.as_fd(), name, most))
 }
 
 fn only(hub: &Hub, descriptors: Vec<OwnedFd>) -> Result<OwnedFd, Refusal> {
@@ -95,6 +95,8 @@ fn code(fault: &CarryFault) -> &'static str {
         CarryFault::Exists(_) => "copy_target_exists",
         CarryFault::Absent(_) => "copy_source_absent",
         CarryFault::Special(_) => "copy_special_file",
+        CarryFault::Directory(_) => "copy_not_a_file",
+        CarryFault::TooLarge(..) => "copy_too_large",
         CarryFault::Io { .. } | CarryFault::Tree(_) => "copy_failed",
     }
 }

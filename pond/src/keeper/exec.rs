@@ -21,6 +21,7 @@ use super::protocol::{self, Answer, Exec, Refusal};
 use crate::audit::{self, Fate};
 use crate::run::request;
 use kept::Kept;
+pub(crate) use kept::Summary;
 use watch::{Program, Streams};
 
 /// Runs it to its end, or lets it go on by itself.

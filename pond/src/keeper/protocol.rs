@@ -68,8 +68,14 @@ pub(crate) enum Request {
     Delete,
     /// Copy what lies behind the descriptor that travels along to this path inside.
     CopyIn { target: String },
-    /// Copy this path into the directory behind the descriptor that travels along, under this name.
-    CopyOut { source: String, name: String },
+    /// Copy this path into the directory behind the descriptor that travels along, under this name; with `most`, only a file, and only
+    /// one that is no larger.
+    CopyOut {
+        source: String,
+        name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        most: Option<u64>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -63,6 +63,9 @@ impl Ground<'_> {
                 bail!("a sandbox that lasts is not offered on {} yet", backend.name())
             }
         }
+        if !self.spec.credentials.is_empty() {
+            bail!("credentials for git hosts are not offered yet: remove `credentials` from the document");
+        }
         let native = Native::with(self.state.clone(), launcher?)?;
         if !self.is_new {
             self.free_disk()?;

@@ -269,7 +269,9 @@ fn answer(hub: &Arc<Hub>, mut caller: UnixStream) {
         Request::Stop => done(end(hub, Operation::Stop, Wish::Stop)),
         Request::Delete => done(end(hub, Operation::Delete, Wish::Delete)),
         Request::CopyIn { target } => copied(hub, copy::bring_in(hub, &target, descriptors)),
-        Request::CopyOut { source, name } => copied(hub, copy::take_out(hub, &source, &name, descriptors)),
+        Request::CopyOut { source, name, most } => {
+            copied(hub, copy::take_out(hub, (&source, &name), most, descriptors))
+        }
     };
     if let Err(_gone) = protocol::say(&mut caller, &answer) {}
 }

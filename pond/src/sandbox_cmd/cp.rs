@@ -41,7 +41,7 @@ pub(super) fn main(args: &CpArgs) -> Result<ExitCode, SandboxFault> {
         }
         (Some((id, source)), None) => {
             let (directory, name) = place_for(Path::new(&args.target), &source)?;
-            (id, Request::CopyOut { source, name }, directory)
+            (id, Request::CopyOut { source, name, most: None }, directory)
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(anyhow::anyhow!("one of the two is ID:PATH, and the other is not").into());

@@ -37,7 +37,12 @@ impl World {
     }
 
     fn take(&self, source: &str, name: &str) -> Result<Copied, CarryFault> {
-        take_out(self.open("root").as_fd(), source, self.open("out").as_fd(), name)
+        take_out(self.open("root").as_fd(), source, self.open("out").as_fd(), name, None)
+    }
+
+    /// One file of so many bytes at most.
+    fn take_file(&self, source: &str, name: &str, most: u64) -> Result<Copied, CarryFault> {
+        take_out(self.open("root").as_fd(), source, self.open("out").as_fd(), name, Some(most))
     }
 }
 
@@ -63,6 +68,19 @@ fn trees_and_files_go_in_and_come_out() {
     assert!(matches!(world.take("/workspace/new", "copy"), Err(CarryFault::Exists(_))));
     world.take("/workspace/new/tree/a", "a").unwrap();
     assert_eq!(read(&world.at("out/a")), "secret");
+}
+
+#[test]
+fn a_file_that_is_too_large_and_a_directory_are_not_begun() {
+    let world = World::new();
+    std::fs::write(world.at("root/workspace/a"), "12345").unwrap();
+    File::create(world.at("root/workspace/huge")).unwrap().set_len(1 << 40).unwrap();
+    assert!(matches!(world.take_file("/workspace/a", "a", 4), Err(CarryFault::TooLarge(_, 4))));
+    assert!(matches!(world.take_file("/workspace/huge", "huge", 1 << 20), Err(CarryFault::TooLarge(..))));
+    assert!(matches!(world.take_file("/workspace", "all", 1 << 20), Err(CarryFault::Directory(_))));
+    assert_eq!(std::fs::read_dir(world.at("out")).unwrap().count(), 0, "nothing was begun");
+    world.take_file("/workspace/a", "a", 5).unwrap();
+    assert_eq!(read(&world.at("out/a")), "12345");
 }
 
 #[test]
