@@ -237,16 +237,20 @@ impl Listener {
 }
 
 /// A response whose body is written while it is read. A fault breaks it off: a client never takes a part for the whole.
-fn stream<W: Future<Output = Result<(), Fault>> + Send + 'static>(
+pub(super) fn stream<F, W>(
     media: &'static str,
-    write: impl FnOnce(Out) -> W,
-) -> Response {
+    write: impl FnOnce(mpsc::Sender<Result<Bytes, F>>) -> W,
+) -> Response
+where
+    F: std::error::Error + Send + Sync + 'static,
+    W: Future<Output = Result<(), F>> + Send + 'static,
+{
     let (out, body) = mpsc::channel(2);
     let failing = out.clone();
     let writing = write(out);
     tokio::spawn(async move {
         if let Err(fault) = writing.await {
-            tracing::error!(fault = &fault as &dyn std::error::Error, "a stream broke off");
+            tracing::error!(fault = &fault as &(dyn std::error::Error + 'static), "a stream broke off");
             if failing.send(Err(fault)).await.is_err() {
                 tracing::debug!("nobody was listening");
             }

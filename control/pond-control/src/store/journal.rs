@@ -76,6 +76,14 @@ actions! {
     ResultDistrusted => "result.distrusted",
     BundleStored => "bundle.stored",
     BundleRedeemed => "bundle.redeemed",
+    SandboxCreated => "sandbox.created",
+    SandboxStopped => "sandbox.stopped",
+    SandboxResumed => "sandbox.resumed",
+    SandboxDeleted => "sandbox.deleted",
+    SandboxExec => "sandbox.exec",
+    SandboxExecCancelled => "sandbox.exec_cancelled",
+    SandboxFileRead => "sandbox.file_read",
+    SandboxFileWritten => "sandbox.file_written",
 }
 
 /// One change, before it is written.

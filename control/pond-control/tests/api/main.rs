@@ -11,7 +11,9 @@ mod access;
 mod bad_input;
 mod client;
 mod document;
+mod keeper;
 mod runs;
+mod sandboxes;
 mod secrets;
 #[expect(dead_code, reason = "the store's tests use more of it")]
 #[path = "../store/server.rs"]
@@ -54,6 +56,14 @@ on_both! {
         the_same_key_is_the_same_run,
         an_operator_s_demand_holds_at_preflight_and_submission,
         pages_go_by_cursor,
+    ],
+    sandboxes: [
+        a_sandbox_is_made_used_and_deleted,
+        a_key_is_one_sandbox_and_an_id_is_given_once,
+        sandboxes_are_their_project_s,
+        bad_documents_and_programs_are_refused_with_every_fault,
+        a_project_has_so_many_and_no_more,
+        without_a_keeper_it_is_said,
     ],
     secrets: [a_value_goes_in_and_never_comes_out, the_vault_gets_a_new_key],
     sources: [
