@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pond_sandbox::native::Launcher;
 
+use crate::agent_cmd::AgentArgs;
 use crate::apply_cmd::ApplyArgs;
 use crate::attack::AttackArgs;
 use crate::client::ServerArgs;
@@ -50,6 +51,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<RunArgs>),
+    Agent(Box<AgentArgs>),
     Apply(ApplyArgs),
     Runs(RunsArgs),
     /// Sandboxes that last.
@@ -205,6 +207,27 @@ pub(crate) fn sandbox(early: Early) -> ExitCode {
     }
 }
 
+/// The same for `pond agent`, which is a run.
+pub(crate) fn agent(launcher: Begun) -> ExitCode {
+    match Cli::try_parse() {
+        Ok(Cli { command: Command::Agent(args) }) => run_agent(&args, launcher),
+        Ok(_) => ExitCode::from(REFUSED),
+        Err(error) => usage(&error),
+    }
+}
+
+fn run_agent(args: &AgentArgs, launcher: Begun) -> ExitCode {
+    let operator = match crate::operator::load() {
+        Ok(operator) => operator,
+        Err(refusals) => return crate::output::refused(refusals, false),
+    };
+    match args.as_run(&operator).map(RunCli::try_parse_from) {
+        Ok(Ok(RunCli { command: OnlyRun::Run(args) })) => run::main(&args, launcher),
+        Ok(Err(error)) => usage(&error),
+        Err(fault) => crate::output::told(&fault),
+    }
+}
+
 pub(crate) fn any() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -212,6 +235,7 @@ pub(crate) fn any() -> ExitCode {
     };
     match cli.command {
         Command::Run(args) => run::main(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
+        Command::Agent(args) => run_agent(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
         Command::Sandbox(command) => sandbox_cmd::main(&command, None),

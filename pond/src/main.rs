@@ -1,6 +1,7 @@
 //! `pond`: the one command a user installs. This file only chooses the role; each command has its own file.
 #![forbid(unsafe_code)]
 
+mod agent_cmd;
 mod apply_cmd;
 mod attack;
 mod audit;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     }
     let command = std::env::args_os().nth(1);
     let is = |name: &str| command.as_ref().is_some_and(|command| command == name);
-    if is("run") || is(job_cmd::NAME) || is(keeper::NAME) {
+    if is("run") || is("agent") || is(job_cmd::NAME) || is(keeper::NAME) {
         // A run needs a launcher, which is to know nothing of the caller: it is made while there is nothing to know.
         let begun = match Launcher::fork() {
             Ok(Forked::Launcher) => pond_jail::main(),
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         };
         return match () {
             () if is("run") => cli::run(begun),
+            () if is("agent") => cli::agent(begun),
             () if is(keeper::NAME) => keeper::main(begun),
             () => job_cmd::main(begun),
         };

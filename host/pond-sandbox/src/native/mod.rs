@@ -34,6 +34,7 @@ pub use running::{Ending, Over, Remains, Running, RunningFault, Streams};
 pub(crate) use scratch::{Quota, ScratchFault, disk};
 pub use scratch::{is_attached, repair};
 pub use serving::{Serving, ServingFault};
+pub use toolchain::SEARCH;
 pub(crate) use toolchain::{Place, is_usual, probe as places};
 pub use tools::{Provided, Tool, ToolFault};
 pub use upper::{Leaving, Upper};

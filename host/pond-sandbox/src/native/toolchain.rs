@@ -35,8 +35,7 @@ const COPIED_BYTES: u64 = 4 << 10;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Where bare command names are looked up inside, in order.
-pub(super) const SEARCH: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+pub const SEARCH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Whether programs are looked for in this place whoever asks.
 pub(crate) fn is_usual(place: &str) -> bool {
