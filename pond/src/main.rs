@@ -13,6 +13,7 @@ mod host_cmd;
 mod input;
 mod job_cmd;
 mod keeper;
+mod keeping;
 mod operator;
 mod orchestrator_cmd;
 mod output;
