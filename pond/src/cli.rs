@@ -14,6 +14,7 @@ use crate::client::ServerArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
+use crate::mcp::McpArgs;
 use crate::orchestrator_cmd::OrchestratorArgs;
 use crate::output::REFUSED;
 use crate::proof::key_cmd::{self, Key};
@@ -99,6 +100,7 @@ enum Command {
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
+    Mcp(McpArgs),
     Up(UpArgs),
     Serve(ServeArgs),
     /// The OpenAPI document of a control plane.
@@ -265,6 +267,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Preflight(args) => preflight_cmd::preflight(&args),
         Command::Worker(worker) => worker_cmd::main(&worker),
         Command::Host(host) => host_cmd::main(&host),
+        Command::Mcp(args) => crate::mcp::main(&args),
         Command::Up(args) => up::main(&args),
         Command::Serve(args) => serve::main(&args),
         Command::Openapi => crate::output::lines(pond_control::api::openapi_document().trim_end()),

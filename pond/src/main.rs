@@ -14,6 +14,7 @@ mod input;
 mod job_cmd;
 mod keeper;
 mod keeping;
+mod mcp;
 mod operator;
 mod orchestrator_cmd;
 mod output;
