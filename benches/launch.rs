@@ -19,7 +19,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Ending, Job, Native, Remains, Running};
 use pond_sandbox::record::{JobName, Live};
 use pond_sandbox::state::StateDir;
-use pond_wire::jail::Console;
+use pond_wire::jail::{Console, Duty};
 use pond_worker::supervise::{Bounds, Wiring, supervise};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -102,9 +102,13 @@ enum Until {
 
 fn repeat(resident: &Resident, until: Until) -> Result<()> {
     let mut number = 0;
+    resident.stand_by()?;
     answer(|| {
         number += 1;
-        resident.once(number, until)
+        let took = resident.once(number, until)?;
+        // As a worker does that has nothing else to do.
+        resident.stand_by()?;
+        Ok(took)
     })
 }
 
@@ -131,6 +135,10 @@ impl Resident {
         })
     }
 
+    fn stand_by(&self) -> Result<()> {
+        Ok(self.native.stand_by(&self.policy, &self.checkout)?)
+    }
+
     fn launch(&self, number: u32) -> Result<(Live, Running)> {
         let name = JobName::try_from(format!("bench-{}-{number}", std::process::id()));
         let record = self.native.reserve(name.map_err(anyhow::Error::msg)?)?;
@@ -145,6 +153,9 @@ impl Resident {
             console: Console::Pipes,
             doors: &[],
             home: &[],
+            mounts: &[],
+            filesystem: None,
+            duty: Duty::Once,
         };
         let running = self.native.launch(&job)?;
         Ok((record, running))

@@ -66,6 +66,7 @@ impl Control {
             files: Path::new("/nonexistent").to_owned(),
             vault: Path::new("/nonexistent").to_owned(),
             bell: Bell::default(),
+            judged: protocol::Judged::default(),
             clock,
         });
         let relay = Arc::new(Relay::new(BOUNDS));

@@ -20,6 +20,7 @@ const CAPS: Caps = Caps {
     tunnels: 20_000,
     tunnel_bytes: 1 << 50,
     total_bytes: 1 << 50,
+    lent_bytes: None,
     idle_seconds: 600,
     lifetime_seconds: 3600,
 };

@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pond_sandbox::native::Launcher;
 
+use crate::agent_cmd::AgentArgs;
 use crate::apply_cmd::ApplyArgs;
 use crate::attack::AttackArgs;
 use crate::client::ServerArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::host_cmd::{self, Host};
+use crate::mcp::McpArgs;
 use crate::orchestrator_cmd::OrchestratorArgs;
 use crate::output::REFUSED;
 use crate::proof::key_cmd::{self, Key};
@@ -30,13 +32,14 @@ use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
+use crate::sandbox_cmd::{Early, Sandbox};
 use crate::serve::{self, ServeArgs};
 use crate::up::{self, UpArgs};
 use crate::verify::VerifyArgs;
 use crate::worker_cmd::{self, Worker};
 use crate::{
     apply_cmd, attack, doctor, explain, orchestrator_cmd, policy_cmd, preflight_cmd, reference, rules_cmd,
-    run, runs, verify,
+    run, runs, sandbox_cmd, verify,
 };
 
 #[derive(Debug, Parser)]
@@ -49,8 +52,12 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<RunArgs>),
+    Agent(Box<AgentArgs>),
     Apply(ApplyArgs),
     Runs(RunsArgs),
+    /// Sandboxes that last.
+    #[command(subcommand)]
+    Sandbox(Sandbox),
     Submit(Box<SubmitArgs>),
     Show(ShowArgs),
     Logs(LogsArgs),
@@ -93,6 +100,7 @@ enum Command {
     /// Prepare this machine for ordinary users.
     #[command(subcommand)]
     Host(Host),
+    Mcp(McpArgs),
     Up(UpArgs),
     Serve(ServeArgs),
     /// The OpenAPI document of a control plane.
@@ -111,6 +119,21 @@ struct RunCli {
 #[derive(Debug, Subcommand)]
 enum OnlyRun {
     Run(Box<RunArgs>),
+}
+
+/// The same for sandboxes that last.
+#[derive(Debug, Parser)]
+#[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
+struct SandboxCli {
+    #[command(subcommand)]
+    command: OnlySandbox,
+}
+
+#[derive(Debug, Subcommand)]
+enum OnlySandbox {
+    /// Sandboxes that last.
+    #[command(subcommand)]
+    Sandbox(Sandbox),
 }
 
 #[derive(Debug, Subcommand)]
@@ -136,6 +159,7 @@ enum Policy {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum SchemaOf {
     Run,
+    Sandbox,
     RunResult,
 }
 
@@ -177,6 +201,35 @@ pub(crate) fn run(launcher: Begun) -> ExitCode {
     }
 }
 
+/// What `pond sandbox` is asked for, with the keeper that may be needed.
+pub(crate) fn sandbox(early: Early) -> ExitCode {
+    match SandboxCli::try_parse() {
+        Ok(SandboxCli { command: OnlySandbox::Sandbox(command) }) => sandbox_cmd::main(&command, early),
+        Err(error) => usage(&error),
+    }
+}
+
+/// The same for `pond agent`, which is a run.
+pub(crate) fn agent(launcher: Begun) -> ExitCode {
+    match Cli::try_parse() {
+        Ok(Cli { command: Command::Agent(args) }) => run_agent(&args, launcher),
+        Ok(_) => ExitCode::from(REFUSED),
+        Err(error) => usage(&error),
+    }
+}
+
+fn run_agent(args: &AgentArgs, launcher: Begun) -> ExitCode {
+    let operator = match crate::operator::load() {
+        Ok(operator) => operator,
+        Err(refusals) => return crate::output::refused(refusals, false),
+    };
+    match args.as_run(&operator).map(RunCli::try_parse_from) {
+        Ok(Ok(RunCli { command: OnlyRun::Run(args) })) => run::main(&args, launcher),
+        Ok(Err(error)) => usage(&error),
+        Err(fault) => crate::output::told(&fault),
+    }
+}
+
 pub(crate) fn any() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -184,8 +237,10 @@ pub(crate) fn any() -> ExitCode {
     };
     match cli.command {
         Command::Run(args) => run::main(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
+        Command::Agent(args) => run_agent(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
+        Command::Sandbox(command) => sandbox_cmd::main(&command, None),
         Command::Submit(args) => submit::main(&args),
         Command::Show(args) => show::main(&args),
         Command::Logs(args) => logs::main(&args),
@@ -212,6 +267,7 @@ pub(crate) fn any() -> ExitCode {
         Command::Preflight(args) => preflight_cmd::preflight(&args),
         Command::Worker(worker) => worker_cmd::main(&worker),
         Command::Host(host) => host_cmd::main(&host),
+        Command::Mcp(args) => crate::mcp::main(&args),
         Command::Up(args) => up::main(&args),
         Command::Serve(args) => serve::main(&args),
         Command::Openapi => crate::output::lines(pond_control::api::openapi_document().trim_end()),

@@ -26,7 +26,8 @@ pub(crate) fn text(file: &FilePath) -> Result<String, Refusals> {
     let bytes = if file.as_os_str() == "-" { from_stdin() } else { from_file(file) };
     let bytes = bytes?;
     if bytes.len() > MOST_BYTES {
-        return Err(unreadable(format!("the document has more than {MOST_BYTES} bytes")).into());
+        let message = format!("the document has more than {MOST_BYTES} bytes");
+        return Err(Refusal::new(Code::DocumentTooLarge, &Path::root(), message).into());
     }
     Ok(String::from_utf8(bytes).map_err(|_| unreadable("the document is not text in UTF-8".to_owned()))?)
 }

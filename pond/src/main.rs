@@ -1,6 +1,7 @@
 //! `pond`: the one command a user installs. This file only chooses the role; each command has its own file.
 #![forbid(unsafe_code)]
 
+mod agent_cmd;
 mod apply_cmd;
 mod attack;
 mod audit;
@@ -11,6 +12,9 @@ mod explain;
 mod host_cmd;
 mod input;
 mod job_cmd;
+mod keeper;
+mod keeping;
+mod mcp;
 mod operator;
 mod orchestrator_cmd;
 mod output;
@@ -22,6 +26,7 @@ mod remote;
 mod rules_cmd;
 mod run;
 mod runs;
+mod sandbox_cmd;
 mod serve;
 mod settings;
 mod signals;
@@ -33,7 +38,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use pond_sandbox::native::{Forked, Launcher};
+use pond_sandbox::native::{Forked, Launcher, Owner};
 
 fn main() -> ExitCode {
     // The launcher, the gateway and pid 1 of a container are this same file under other names, and each must be itself
@@ -60,14 +65,38 @@ fn main() -> ExitCode {
     }
     let command = std::env::args_os().nth(1);
     let is = |name: &str| command.as_ref().is_some_and(|command| command == name);
-    if is("run") || is(job_cmd::NAME) {
+    if is("run") || is("agent") || is(job_cmd::NAME) || is(keeper::NAME) {
         // A run needs a launcher, which is to know nothing of the caller: it is made while there is nothing to know.
         let begun = match Launcher::fork() {
             Ok(Forked::Launcher) => pond_jail::main(),
-            Ok(Forked::Asking(launcher)) => Ok(launcher),
+            Ok(Forked::Asking(launcher)) => {
+                if is("run") || rustix::process::geteuid().is_root() {
+                    stand_by(&launcher);
+                }
+                Ok(launcher)
+            }
             Err(fault) => Err(fault),
         };
-        return if is("run") { cli::run(begun) } else { job_cmd::main(begun) };
+        return match () {
+            () if is("run") => cli::run(begun),
+            () if is("agent") => cli::agent(begun),
+            () if is(keeper::NAME) => keeper::main(begun),
+            () => job_cmd::main(begun),
+        };
+    }
+    if is("sandbox") {
+        // Of its keeper too: whoever keeps a sandbox gets ready while this process reads what is wanted.
+        let word = std::env::args_os().nth(2);
+        let needed = word.as_ref().and_then(|word| word.to_str()).is_some_and(sandbox_cmd::needs_keeper);
+        return cli::sandbox(needed.then(keeper::client::Starting::start));
     }
     cli::any()
+}
+
+/// Lets the launcher begin with what any job gets, while the command line is still to be read. Whose the checkout is can be guessed
+/// from where this process stands.
+fn stand_by(launcher: &Launcher) {
+    let Ok(here) = rustix::fs::stat(".") else { return };
+    // What fails here fails again when the job is launched, and is told then.
+    if let Err(_told_later) = launcher.stand_by(Owner { uid: here.st_uid, gid: here.st_gid }) {}
 }

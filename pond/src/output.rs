@@ -102,6 +102,12 @@ pub(crate) fn failed(fault: &anyhow::Error, as_json: bool) -> ExitCode {
     ExitCode::from(REFUSED)
 }
 
+/// A failure whose advice has lines of its own, none of them from outside.
+pub(crate) fn told(fault: &anyhow::Error) -> ExitCode {
+    format!("pond: {fault:#}").lines().for_each(|line| say(&plain(line)));
+    ExitCode::from(REFUSED)
+}
+
 /// The same for one that has a stable code.
 pub(crate) fn failed_with(code: &str, fault: &anyhow::Error, as_json: bool) -> ExitCode {
     if as_json {

@@ -29,6 +29,7 @@ pub(crate) fn profiles(json: bool) -> ExitCode {
 pub(crate) fn schema(of: SchemaOf) -> ExitCode {
     match of {
         SchemaOf::Run => output::json(&schema::run_document()),
+        SchemaOf::Sandbox => output::json(&schema::sandbox_document()),
         SchemaOf::RunResult => output::json(&pond_seal::result::schema()),
     }
 }

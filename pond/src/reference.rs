@@ -12,7 +12,7 @@ use crate::output;
 /// A variable: its name, what it may be, what holds without it, what it does.
 struct Variable(&'static str, &'static str, &'static str, &'static str);
 
-const VARIABLES: [Variable; 18] = [
+const VARIABLES: [Variable; 19] = [
     Variable(
         "POND_REQUIRE_SANDBOX",
         "`true`, `1`, `yes`, `on`; `false`, `0`, `no`, `off`; any case",
@@ -96,6 +96,12 @@ const VARIABLES: [Variable; 18] = [
         "`unix://` and an absolute path",
         "`unix:///var/run/docker.sock`",
         "the engine of the container backends",
+    ),
+    Variable(
+        "POND_DISK_BYTES_PER_SECOND",
+        "a size",
+        "no limit",
+        "how fast a native job may write to and read from the disk of the state directory; on control groups v2 with `io`, elsewhere reported as not enforceable",
     ),
     Variable(
         "SWARM_GVISOR_RUNTIME",

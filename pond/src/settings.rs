@@ -4,16 +4,24 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use pond_policy::limits::ByteBudget;
 use pond_policy::operator::Operator;
 use pond_policy::refusal::Refusals;
 use pond_policy::run::{Allowance, Budgets};
-use pond_policy::settings::{MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, Waits, parse_resolvers};
+use pond_policy::settings::{
+    DISK_RATE, MIN_BACKEND, REQUIRE_SANDBOX, RESOLVER, Settings, Waits, parse_disk_rate, parse_resolvers,
+};
 use pond_sandbox::container::EngineSettings;
 use zeroize::Zeroizing;
 
 /// What the operator demands of every sandbox on this machine.
 pub(crate) fn sandbox() -> Result<Settings, Refusals> {
     Settings::parse(text(REQUIRE_SANDBOX).as_deref(), text(MIN_BACKEND).as_deref())
+}
+
+/// How many bytes a second a job may write to and read from its disk, where the operator says so.
+pub(crate) fn disk_rate() -> Result<Option<u64>, Refusals> {
+    text(DISK_RATE).map(|text| parse_disk_rate(&text).map(ByteBudget::bytes)).transpose()
 }
 
 /// How long a control plane waits for workers, where the operator says so.

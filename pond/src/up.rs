@@ -1,7 +1,7 @@
 //! `pond up`: control plane, orchestrator and one worker, in one process, for one machine.
 //!
 //! The worker is like any other: it enrolled with a token, its keys are pinned, and it speaks the protocol, over a listener of its
-//! own that nobody else needs to reach. What it holds lies apart from the control plane's state, and its jobs and their sandboxes
+//! own that nobody else needs to reach. Sandboxes that last have keepers of their own, which outlive it (`keeping`). What it holds lies apart from the control plane's state, and its jobs and their sandboxes
 //! are processes of their own. The first signal lets jobs end; the second gives them up.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,6 +16,7 @@ use clap::Args;
 use pond_control::listen::{self, Transport};
 use pond_control::plane::Plane;
 use pond_control::store::{Actor, Grant, WorkerId, WorkerState};
+use pond_policy::sandboxes::Share;
 use pond_policy::tier::Tier;
 use pond_seal::Digest;
 use pond_seal::enroll::JoinToken;
@@ -26,6 +27,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::client::address::Address;
 use crate::client::tokens;
+use crate::keeping::Here;
 use crate::run::OWN_EXECUTABLE;
 use crate::serve::{self, ServeArgs, Serving};
 use crate::signals::SetAside;
@@ -45,6 +47,19 @@ pub(crate) struct UpArgs {
     /// How many jobs at once; as many as this machine has processors.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    /// A file or directory of this machine that sandboxes asked for through the API may have, read-only; by its absolute path.
+    #[arg(long = "share", value_name = "PATH")]
+    shares: Vec<String>,
+    /// The same, and they may change it.
+    #[arg(long = "share-writable", value_name = "PATH")]
+    writable_shares: Vec<String>,
+}
+
+impl UpArgs {
+    fn shares(&self) -> Vec<Share> {
+        let share = |writable| move |path: &String| Share { path: path.clone(), writable };
+        self.shares.iter().map(share(false)).chain(self.writable_shares.iter().map(share(true))).collect()
+    }
 }
 
 pub(crate) fn main(args: &UpArgs) -> ExitCode {
@@ -67,7 +82,9 @@ async fn up(args: &UpArgs, signals: SetAside) -> anyhow::Result<()> {
     let inside = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await;
     let inside = inside.context("listening for this machine's own worker")?;
     let address = format!("http://{}", inside.local_addr().context("asking where it listens")?);
-    let doors = serving.doors();
+    let here = Here::open(&state, plane.settings, args.shares())?;
+    let settling = tokio::spawn(here.clone().settle());
+    let doors = serving.doors(Some(Arc::new(here)));
     let (end_inside, inside_ended) = oneshot::channel::<()>();
     let (end, ended) = oneshot::channel::<()>();
     let own = tokio::spawn(listen::serve(inside, Transport::Plain, doors.clone(), gone(inside_ended)));
@@ -77,6 +94,7 @@ async fn up(args: &UpArgs, signals: SetAside) -> anyhow::Result<()> {
         // Whoever listened may have ended by itself.
         if end.send(()).is_err() {}
     }
+    settling.abort();
     own.await.context("the listener of this machine's own worker")?;
     others.await.context("the control plane")?;
     worked

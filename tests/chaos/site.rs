@@ -120,8 +120,11 @@ impl Site {
         let mut output = std::io::BufReader::new(first.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut output, &mut line).unwrap();
         self.running[Role::Control.number()] = Some(first);
-        let said: Value =
-            serde_json::from_str(&line).unwrap_or_else(|fault| panic!("{fault}: {}", self.logs()));
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            // It refuses to start, in several lines: another site may have taken its port.
+            std::io::Read::read_to_string(&mut output, &mut line).unwrap();
+            panic!("the control plane does not start: {line}\n{}", self.logs())
+        });
         self.token = said["admin_token"].as_str().unwrap().to_owned();
         assert_eq!(self.must("PUT", "/v1/projects/acme", None).status, 201);
         let secret = serde_json::json!({ "value": PLANTED });

@@ -130,7 +130,9 @@ fn at_every_step(caller: &Caller, role: Role) {
 /// pond lived on, cleaned up itself, and says what is true: the job had ended, it was killed, or nothing ran.
 fn survived(victim: Role, code: u8) -> bool {
     match victim {
-        Role::Launcher | Role::Bearer | Role::Maker | Role::Holder => [0, 125].contains(&code),
+        Role::Launcher | Role::Bearer | Role::Builder | Role::Maker | Role::Holder => {
+            [0, 125].contains(&code)
+        }
         Role::Init => [0, 125, 137].contains(&code),
         Role::Job => code == 137,
         Role::Pond | Role::Other => false,
@@ -155,6 +157,11 @@ fn the_bearer_of_init() {
 #[test]
 fn the_bearer_of_a_users_init() {
     alone("killed::the_bearer_of_a_users_init", || at_every_step(&Caller::user(), Role::Bearer));
+}
+
+#[test]
+fn the_builder_of_the_root() {
+    alone("killed::the_builder_of_the_root", || at_every_step(&Caller::root(), Role::Builder));
 }
 
 #[test]

@@ -53,6 +53,37 @@ fn tmp_and_the_copy_are_bounded() {
     assert!(disk.stdout == "28\n" || disk.stdout == "27\n", "no space, or too large for one file: {disk:?}");
 }
 
+/// Where control groups v2 have the controller the job is slowed; elsewhere the run says that it is not, to a person and signed.
+#[test]
+fn the_disk_rate_is_held_or_said_not_to_be() {
+    let world = World::new();
+    // Past the cache: the job's view is one that syncs nothing, and what lies in the cache is written when the kernel likes.
+    let write = "dd if=/dev/zero of=x bs=1M count=4 oflag=direct";
+    let run = |rate: Option<&str>| {
+        let mut command = world.pond(&["run", "--json", "--", "sh", "-c", write]);
+        command.envs(rate.map(|rate| ("POND_DISK_BYTES_PER_SECOND", rate)));
+        let output = command.output().unwrap();
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let directory = std::path::PathBuf::from(summary["directory"].as_str().unwrap());
+        let said = crate::verify::statement(&directory)["predicate"].clone();
+        let took = said["usage"]["elapsedMs"].as_u64().unwrap();
+        (took, said["limits"]["diskRate"].clone(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (free, said, _) = run(None);
+    assert_eq!(said, serde_json::json!({"kind": "unlimited"}));
+    let (held, said, told) = run(Some("1m"));
+    if said["kind"] == "limited" {
+        assert!(held >= free + 2500, "{held} ms at 1 MiB/s, {free} ms without a limit");
+    } else {
+        assert_eq!(said, serde_json::json!({"kind": "not_enforceable", "bytesPerSecond": 1 << 20}));
+        assert!(told.contains("POND_DISK_BYTES_PER_SECOND is not enforceable here: "), "{told}");
+    }
+    let wrong =
+        world.pond(&["run", "--", "true"]).env("POND_DISK_BYTES_PER_SECOND", "fast").output().unwrap();
+    assert!(String::from_utf8(wrong.stderr).unwrap().contains("[setting_invalid]"));
+    assert_eq!(wrong.status.code(), Some(125));
+}
+
 #[test]
 fn standard_input_reaches_the_job() {
     let world = World::new();

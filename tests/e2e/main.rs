@@ -13,6 +13,7 @@ mod crash;
 #[path = "../done.rs"]
 mod done;
 mod explain;
+mod guides;
 mod injected;
 mod interrupted;
 mod kept;
@@ -22,6 +23,8 @@ mod plain_words;
 mod remote;
 mod residue;
 mod result;
+mod sandboxes;
+mod secured;
 mod serving;
 mod shortage;
 mod snapshot;

@@ -311,6 +311,14 @@ fn a_run_is_followed_over_broken_connections() {
 }
 
 #[test]
+fn what_had_ended_is_not_said_to_be_cancelled() {
+    let world = World::new();
+    let server = Scripted::new(|_| scripted::json(&failed()));
+    let done = run(&world, &server, &["cancel", "r1"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "r1 had ended before: failed\n"), "{done:?}");
+}
+
+#[test]
 fn a_waiting_stage_says_why() {
     let world = World::new();
     let why = "no worker offers sandbox.gvisor in pool:trusted";

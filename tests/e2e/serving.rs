@@ -26,7 +26,7 @@ impl Serving {
         serving
     }
 
-    fn start_in(world: World, role: &[&str]) -> Self {
+    pub(crate) fn start_in(world: World, role: &[&str]) -> Self {
         let mut command = world.pond(role);
         command.args(["--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -165,6 +165,9 @@ fn bad_documents_sources_and_names() {
     assert!(done.code == 125 && faults >= 3 && done.stderr.ends_with("nothing was run\n"), "{done:?}");
     let judged = serving.run(&["preflight", "run.yaml", "--remote"]);
     assert_eq!((judged.code, judged.stderr), (125, done.stderr), "the same judgement");
+    serving.world.write("run.yaml", &"#".repeat((1 << 20) + 1));
+    let done = serving.run(&["submit", "run.yaml"]);
+    assert!(done.code == 125 && done.stderr.contains("[document_too_large]"), "{done:?}");
     serving.world.write("run.yaml", "{\"project\": ");
     assert_eq!(serving.run(&["submit", "run.yaml"]).code, 125);
     serving.document("nobody");
@@ -248,9 +251,8 @@ fn hosts_and_workers() {
     assert_eq!(serving.refused(&["worker", "revoke", "w1"]), "not_found");
 }
 
-#[test]
-fn a_server_is_believed_by_its_certificate() {
-    let world = World::new();
+/// `cert.pem` and `key.pem` in the project, for this machine.
+pub(crate) fn certificate(world: &World) {
     let made = world
         .command("openssl")
         .args([
@@ -269,6 +271,12 @@ fn a_server_is_believed_by_its_certificate() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
+}
+
+#[test]
+fn a_server_is_believed_by_its_certificate() {
+    let world = World::new();
+    certificate(&world);
     let serving = Serving::start_in(world, &["serve", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     assert!(serving.url.starts_with("https://"));
     assert_eq!(serving.refused(&["runs"]), "server_unreachable");
@@ -331,6 +339,8 @@ fn a_result_is_fetched_as_it_was_signed_or_not_at_all() {
     let fetch = |url: &str, out: &str| {
         Done::of(serving.pond(&["fetch", &run, "edit", "--out", out]).env("POND_URL", url).output().unwrap())
     };
+    let cancelled = serving.run(&["cancel", &run]);
+    assert_eq!(cancelled.stdout, format!("{run} had ended before: failed\n"), "{cancelled:?}");
     let fetched = fetch(&serving.url, "out");
     assert_eq!(fetched.code, 0, "{fetched:?}");
     assert_eq!(serving.world.read("out/artifacts/made.txt"), "made here\n");

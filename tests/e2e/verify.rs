@@ -34,11 +34,9 @@ fn failures(report: &Value) -> Vec<&str> {
 pub(crate) fn statement(directory: &Path) -> Value {
     let envelope: Value =
         serde_json::from_slice(&std::fs::read(directory.join("statement.dsse.json")).unwrap()).unwrap();
-    let decode =
-        "import base64,json,sys; print(base64.b64decode(json.load(open(sys.argv[1]))['payload']).decode())";
-    let file = directory.join("statement.dsse.json");
-    let python =
-        World::new().command("python3").args(["-c", decode, file.to_str().unwrap()]).output().unwrap();
+    let decode = "import base64,sys; print(base64.b64decode(sys.argv[1]).decode())";
+    let payload = envelope["payload"].as_str().unwrap();
+    let python = World::new().command("python3").args(["-c", decode, payload]).output().unwrap();
     let done = Done::of(python);
     assert_eq!(
         (done.code, envelope["payloadType"].as_str()),
@@ -74,6 +72,32 @@ fn a_run_is_signed_and_verifies_with_both_its_trees() {
     assert!(predicate["residue"]["controlGroupsChecked"].as_u64().unwrap() > 0, "{said:#}");
     let shown = world.run(&["verify", &run]);
     assert!(shown.stdout.contains("holds    signature") && shown.stdout.contains("verified: "), "{shown:?}");
+}
+
+/// What the job never touched is part of its input as well, once all of it was named.
+#[test]
+fn a_snapshot_binds_the_whole_input() {
+    let world = World::new();
+    world.write("untouched", "as it was");
+    let project = world.project().display().to_string();
+    let names = |flags: &[&str]| {
+        let summary = world.summary(flags, &["sh", "-c", "echo more > new"]);
+        let directory = PathBuf::from(summary["directory"].as_str().unwrap());
+        let tree = statement(&directory)["predicate"]["input"]["treeSha256"].clone();
+        (summary["run"].as_str().unwrap().to_owned(), tree)
+    };
+    let (live, tree) = names(&[]);
+    assert_eq!(tree, Value::Null);
+    let (run, tree) = names(&["--snapshot"]);
+    assert!(tree.is_string(), "{tree}");
+    for run in [&live, &run] {
+        let (code, report) = verify(&world, &[run, "--input", &project]);
+        assert_eq!((code, failures(&report)), (0, vec![]), "{report:#}");
+    }
+    world.write("untouched", "changed since");
+    assert_eq!(verify(&world, &[&live, "--input", &project]).0, 0, "only changed paths are compared");
+    let (code, report) = verify(&world, &[&run, "--input", &project]);
+    assert_eq!((code, failures(&report)), (125, vec!["input_mismatch"]), "{report:#}");
 }
 
 #[test]

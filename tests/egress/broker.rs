@@ -239,3 +239,25 @@ fn c108_c128_c130_a_crowd_spends_no_more_than_the_ceiling() {
     let refusal = replies.iter().find(|reply| status(reply) == 403).unwrap().as_str().unwrap();
     assert!(refusal.contains("\"type\":\"error\""), "shaped as the provider's own: {refusal}");
 }
+
+/// A job that reaches a model only asks for other names in vain; it hears so at once, and its owner too (case 92).
+#[test]
+fn c60_c92_a_job_with_a_model_alone_learns_no_name_and_what_it_asked_for_is_told() {
+    let world = world("anthropic", ANTHROPIC, "claude-haiku-4-5", 10);
+    let ask = "import socket, sys
+try: socket.getaddrinfo('pypi.org', 443)
+except socket.gaierror as fault: sys.exit(0 if fault.errno == socket.EAI_NONAME else 1)
+sys.exit(2)";
+    let run = ["run", "--json", "--profile", "untrusted-code-read", "--model", "main"];
+    let mut pond = world.pond(&[&run[..], &["--", "/usr/bin/python3", "-c", ask]].concat());
+    let done =
+        Done::of(pond.env("POND_CONFIG", world.operator_file()).env("REAL_KEY", REAL_KEY).output().unwrap());
+    let summary: Value =
+        serde_json::from_str(&done.stdout).unwrap_or_else(|fault| panic!("{fault}: {done:?}"));
+    let host = &summary["network"]["hosts"][0];
+    assert_eq!((done.code, host["target"].as_str()), (0, Some("pypi.org")), "{summary:#}");
+    let refusal = &host["refusals"][0];
+    let hint = "the profile reaches the model and no other host; untrusted-code-write reaches a list";
+    assert_eq!((refusal["code"].as_str(), refusal["hint"].as_str()), (Some("host_not_allowed"), Some(hint)));
+    assert_eq!(world.log.all(), [], "nobody was asked");
+}

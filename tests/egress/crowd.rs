@@ -178,6 +178,52 @@ except OSError as fault: print(fault.errno)
     assert_eq!(world.log.dials().len(), before);
 }
 
+/// Opens tunnel after tunnel, and says how many were answered.
+const COUNTING: &str = r#"
+sys.stdin.readline()
+print("go", flush=True)
+answered = 0
+try:
+    while True:
+        s, reply = connect("kept.pondworld.net")
+        if not reply.startswith("HTTP/1.1 200"): break
+        answered += 1
+        s.close()
+except OSError: pass
+print(answered)
+"#;
+
+/// A tunnel that was answered is in the record, though pond did not listen at the time and the gateway was killed before it could
+/// say so (case 92).
+#[test]
+fn c86_c92_no_tunnel_of_a_killed_gateway_is_without_a_record() {
+    let world = World::new(Plan::default());
+    world.write("job.py", format!("{PRELUDE}{COUNTING}"));
+    let name = format!("kept.{DOMAIN}");
+    let run = ["run", "--quiet", "--allow-host", &name, "--", "/usr/bin/python3", "job.py"];
+    let mut pond = world.pond(&run).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(pond.stdout.take().unwrap()).lines();
+    pond.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "go");
+    let (gateway, itself) = (gateway_of(pond.id()), Pid::from_child(&pond));
+    let tell = |pid, signal| rustix::process::kill_process(pid, signal).unwrap();
+    tell(itself, rustix::process::Signal::STOP);
+    // As many as there is room for; then nobody gets an answer.
+    let mut dialled = 0;
+    while dialled < 100 || dialled < world.log.dials().len() {
+        dialled = world.log.dials().len();
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    tell(gateway, rustix::process::Signal::KILL);
+    tell(itself, rustix::process::Signal::CONT);
+    let answered: usize = lines.next().unwrap().unwrap().parse().unwrap();
+    pond.wait().unwrap();
+    let runs: Vec<_> = std::fs::read_dir(world.state().join("runs")).unwrap().flatten().collect();
+    let record = std::fs::read_to_string(runs[0].path().join("egress.jsonl")).unwrap();
+    let opened = record.lines().filter(|line| line.contains("\"opened\"")).count();
+    assert!(answered > 100 && opened >= answered, "{answered} answered, {opened} in the record");
+}
+
 /// The gateway among the children of a pond.
 pub(crate) fn gateway_of(pond: u32) -> Pid {
     let children = std::fs::read_dir(format!("/proc/{pond}/task")).unwrap().flatten();

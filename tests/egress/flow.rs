@@ -22,7 +22,7 @@ use crate::world::zone::DOMAIN;
 use crate::world::{Done, Plan, World};
 
 /// A client of the far side, through the proxy or without it.
-const PRELUDE: &str = r#"
+pub(crate) const PRELUDE: &str = r#"
 import json, socket, ssl, sys, time
 trust = ssl.create_default_context(cafile="ca.pem")
 trust.suppress_ragged_eofs = True
@@ -44,7 +44,7 @@ def read(s, most=1 << 62):
     return [got, "closed" if got < most else "open"]
 "#;
 
-const LARGE: usize = 1 << 20;
+pub(crate) const LARGE: usize = 1 << 20;
 
 /// A host with a large file, and an operator with caps.
 fn capped(caps: &str) -> World {

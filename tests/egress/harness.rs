@@ -32,13 +32,14 @@ stages:
 ";
 
 /// Everything on one machine, on the host side of a world.
-struct Up {
+pub(crate) struct Up {
     child: Child,
 }
 
 impl Up {
-    fn start(world: &World) -> Self {
+    pub(crate) fn start(world: &World, arguments: &[&str]) -> Self {
         let mut command = world.pond(&["up"]);
+        command.args(arguments);
         command.env("POND_CONFIG", world.operator_file()).stdin(Stdio::null());
         command
             .stdout(Stdio::null())
@@ -70,7 +71,7 @@ impl Drop for Up {
 }
 
 /// A command of pond's, with the token that `pond up` keeps for this machine.
-fn ask(world: &World, arguments: &[&str], typed: &str) -> Done {
+pub(crate) fn ask(world: &World, arguments: &[&str], typed: &str) -> Done {
     let mut command = world.pond(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -90,7 +91,7 @@ fn source_in_model_called_patch_out_key_nowhere() {
     let program = world.project().join("claude");
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(world.directory().join("run.yaml"), DOCUMENT).unwrap();
-    let up = Up::start(&world);
+    let up = Up::start(&world, &[]);
     let stored = ask(&world, &["secret", "set", "main", "--project", "acme"], REAL_KEY);
     assert_eq!(stored.code, 0, "{stored:?}");
 

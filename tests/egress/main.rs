@@ -5,6 +5,7 @@
 
 mod agents;
 mod broker;
+mod budget;
 mod catalogue;
 mod clear_text;
 mod clients;

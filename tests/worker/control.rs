@@ -89,6 +89,7 @@ impl Control {
                 vault: directory.path().join("vault.keys"),
                 files: directory.path().to_owned(),
                 bell: Bell::default(),
+                judged: protocol::Judged::default(),
                 clock,
             })
         });

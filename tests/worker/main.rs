@@ -9,4 +9,5 @@ mod ends;
 mod forged;
 mod host;
 mod killed;
+mod rotated;
 mod secrets;

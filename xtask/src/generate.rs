@@ -10,8 +10,9 @@ use crate::run::Invocation;
 use crate::tidy;
 
 /// File, and the arguments with which `pond` prints it.
-const GENERATED: [(&str, &[&str]); 4] = [
+const GENERATED: [(&str, &[&str]); 5] = [
     ("docs/schema/run.schema.json", &["policy", "schema"]),
+    ("docs/schema/sandbox.schema.json", &["policy", "schema", "sandbox"]),
     ("docs/schema/run-result.v1.schema.json", &["policy", "schema", "run-result"]),
     ("docs/openapi.json", &["openapi"]),
     ("docs/settings.md", &["policy", "settings"]),

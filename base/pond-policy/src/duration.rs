@@ -36,13 +36,7 @@ impl Timeout {
     }
 
     pub fn parse(text: &str) -> Result<Self, TimeoutFault> {
-        let letter = text.chars().next_back().map(|c| c.to_ascii_lowercase());
-        let unit = UNITS.iter().find(|(name, _)| Some(*name) == letter).map(|(_, unit)| *unit);
-        let digits = if unit.is_some() { text.get(..text.len() - 1).unwrap_or_default() } else { text };
-        if !is_whole(digits) {
-            return Err(TimeoutFault::NotATime(quote(text)));
-        }
-        let seconds = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit.unwrap_or(1)));
+        let seconds = seconds(text).ok_or_else(|| TimeoutFault::NotATime(quote(text)))?;
         let timeout = seconds.map(Self).filter(|timeout| (Self::LEAST..=Self::MOST).contains(timeout));
         timeout.ok_or_else(|| TimeoutFault::OutOfBounds(quote(text)))
     }
@@ -58,10 +52,25 @@ impl Timeout {
 
 impl fmt::Display for Timeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, unit)| self.0.is_multiple_of(*unit)) {
-            Some((letter, unit)) => write!(f, "{}{letter}", self.0 / unit),
-            None => write!(f, "{}s", self.0),
-        }
+        print(self.0, f)
+    }
+}
+
+/// What a number with or without a unit comes to, `Some(None)` if that is beyond counting; `None` for any other text.
+#[expect(clippy::option_option, reason = "no time and a time beyond counting are two faults")]
+pub(crate) fn seconds(text: &str) -> Option<Option<u64>> {
+    let letter = text.chars().next_back().map(|c| c.to_ascii_lowercase());
+    let unit = UNITS.iter().find(|(name, _)| Some(*name) == letter).map(|(_, unit)| *unit);
+    let digits = if unit.is_some() { text.get(..text.len() - 1).unwrap_or_default() } else { text };
+    let count = |digits: &str| digits.parse::<u64>().ok()?.checked_mul(unit.unwrap_or(1));
+    is_whole(digits).then(|| count(digits))
+}
+
+/// The largest unit that leaves a whole number.
+pub(crate) fn print(seconds: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match UNITS.iter().find(|(_, unit)| seconds.is_multiple_of(*unit)) {
+        Some((letter, unit)) => write!(f, "{}{letter}", seconds / unit),
+        None => write!(f, "{seconds}s"),
     }
 }
 

@@ -5,7 +5,7 @@
 //! same verdict anywhere; any input ends in a value or in typed refusals, never in a panic or a silent default.
 //!
 //! Reading order: `node`, `refusal`, `shape` (how a document is read), `profile`, `limits`, `block` (what it may say),
-//! `dispatch` and `sandbox` (the two sides of the contract), `run` (a whole document).
+//! `dispatch` and `sandbox` (the two sides of the contract), `run` and `sandboxes` (the two whole documents).
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -23,6 +23,7 @@ pub mod duration;
 pub mod egress;
 pub mod harness;
 pub mod image;
+pub mod life;
 pub mod limits;
 pub mod model;
 pub mod name;
@@ -38,6 +39,7 @@ pub mod refusal;
 pub mod route;
 pub mod run;
 pub mod sandbox;
+pub mod sandboxes;
 pub mod scope;
 pub mod settings;
 pub mod shape;

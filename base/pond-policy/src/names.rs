@@ -66,6 +66,7 @@ mod tests {
             model::Auth,
             run::ExecutorKind,
             run::Compare,
+            sandboxes::Tool,
             scope::Scope,
             tier::Tier,
         );

@@ -68,6 +68,11 @@ impl SandboxPolicy {
         &self.allow
     }
 
+    /// Hosts that the block itself names.
+    pub fn asked_hosts(&self) -> &[HostRule] {
+        self.block.allow_hosts()
+    }
+
     /// What the provider must be; `None` when the job is not confined.
     pub const fn requirement(&self) -> Option<Requirement> {
         self.requirement

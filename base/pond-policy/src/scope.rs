@@ -5,6 +5,8 @@ named_enum! {
     pub enum Scope {
         RunsRead => "runs:read",
         RunsWrite => "runs:write",
+        SandboxesRead => "sandboxes:read",
+        SandboxesWrite => "sandboxes:write",
         SecretsWrite => "secrets:write",
         EgressWrite => "egress:write",
         WorkersAdmin => "workers:admin",

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use crate::backend::Backend;
 use crate::duration::Timeout;
+use crate::limits::ByteBudget;
 use crate::path::Path;
 use crate::quote::quote;
 use crate::refusal::{Code, Refusal, Refusals};
@@ -13,6 +14,9 @@ use crate::run::Allowance;
 
 pub const REQUIRE_SANDBOX: &str = "POND_REQUIRE_SANDBOX";
 pub const MIN_BACKEND: &str = "POND_MIN_BACKEND";
+
+/// How fast a job may use the disk, each way.
+pub const DISK_RATE: &str = "POND_DISK_BYTES_PER_SECOND";
 
 pub const RESOLVER: &str = "POND_RESOLVER";
 
@@ -130,6 +134,15 @@ pub fn parse_resolvers(text: &str) -> Result<Vec<SocketAddr>, Refusals> {
     }
 }
 
+/// Reads how many bytes a second a job may write to and read from its disk.
+pub fn parse_disk_rate(text: &str) -> Result<ByteBudget, Refusals> {
+    ByteBudget::parse(text).map_err(|fault| {
+        let mut refusals = Refusals::default();
+        refuse_text(DISK_RATE, &fault.to_string(), &mut refusals);
+        refusals
+    })
+}
+
 /// A setting whose value is no quantity, or out of bounds; `fault` says what to write.
 pub(crate) fn refuse_text(variable: &str, fault: &str, refusals: &mut Refusals) {
     let message = format!("{variable}: {fault}; or unset it");
@@ -159,6 +172,14 @@ mod tests {
         for wrong in ["", ",", "192.0.2.1,", "dns.example", "192.0.2.1:0", "192.0.2.1:99999", " 192.0.2.1"] {
             let codes = parse_resolvers(wrong).map_err(|refusals| refusals.into_list().remove(0).code);
             assert_eq!(codes, Err(Code::SettingInvalid), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_rate_is_a_size_or_refused() {
+        assert_eq!(parse_disk_rate("20m").map(ByteBudget::bytes), Ok(20 << 20));
+        for wrong in ["", "0", "fast", "20m/s", "-1"] {
+            assert_eq!(parse_disk_rate(wrong).unwrap_err().codes(), [Code::SettingInvalid], "{wrong:?}");
         }
     }
 

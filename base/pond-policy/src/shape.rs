@@ -102,11 +102,11 @@ pub enum Numeric {
 }
 
 impl TextForm {
-    fn accepts(&self, text: &str) -> bool {
+    pub(crate) fn accepts(&self, text: &str) -> bool {
         text.len() <= self.most && (self.check)(text)
     }
 
-    fn refuse(&self, text: &str, echo: Echo, path: &Path, refusals: &mut Refusals) {
+    pub(crate) fn refuse(&self, text: &str, echo: Echo, path: &Path, refusals: &mut Refusals) {
         let message = match echo {
             Echo::Given => format!("{}: expected {}", quote(text), self.rule),
             Echo::Nothing => format!("expected {}", self.rule),

@@ -41,6 +41,9 @@ pub struct RunResult {
     pub pond_version: String,
 }
 
+/// The manifest of an output that holds nothing: the subject of a run that has no output.
+pub const EMPTY_MANIFEST: &[u8] = b"{\"format\":\"pond-manifest-1\",\"entries\":[\n]}\n";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Job {
@@ -258,6 +261,24 @@ pub struct Limits {
     pub disk_bytes: u64,
     pub disk_inodes: u64,
     pub timeout_seconds: u64,
+    /// Absent in statements of a pond that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_rate: Option<DiskRate>,
+}
+
+/// How fast the job could write to and read from the disk its copy lay on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", rename_all_fields = "camelCase", tag = "kind")]
+pub enum DiskRate {
+    /// Nobody asked for a limit.
+    Unlimited {},
+    Limited {
+        bytes_per_second: u64,
+    },
+    /// The operator asked for one, and this host could not hold it.
+    NotEnforceable {
+        bytes_per_second: u64,
+    },
 }
 
 /// What the job took. A figure this kernel does not keep is absent.

@@ -20,6 +20,8 @@ pub enum Namespaces {
     /// New mount and pid namespaces, for a sibling of this process rather than a child. The cgroup namespace is entered later, by
     /// `unshare`, so that its root is the group the process was moved to.
     Inner,
+    /// A new pid namespace and otherwise those of its parent, for a sibling of it rather than a child.
+    Pids,
 }
 
 /// Which side of a fork this is.
@@ -112,6 +114,7 @@ fn namespace_flags(namespaces: Namespaces) -> u64 {
             libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS
         }
         Namespaces::Inner => libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_PARENT,
+        Namespaces::Pids => libc::CLONE_NEWPID | libc::CLONE_PARENT,
     };
     u64::from(flags.unsigned_abs())
 }
@@ -120,7 +123,7 @@ fn namespace_flags(namespaces: Namespaces) -> u64 {
 fn exit_signal(namespaces: Namespaces) -> u64 {
     match namespaces {
         Namespaces::Inherit | Namespaces::User | Namespaces::Outer => u64::from(libc::SIGCHLD.unsigned_abs()),
-        Namespaces::Inner => 0,
+        Namespaces::Inner | Namespaces::Pids => 0,
     }
 }
 
@@ -196,6 +199,11 @@ pub fn reap_any() -> io::Result<Option<Ended>> {
 /// Makes the caller's control group the root of a new cgroup namespace.
 pub fn unshare_cgroup() -> io::Result<()> {
     unshare(libc::CLONE_NEWCGROUP)
+}
+
+/// Enters a new mount namespace.
+pub fn unshare_mounts() -> io::Result<()> {
+    unshare(libc::CLONE_NEWNS)
 }
 
 /// Tries to enter a new user namespace: what a confined process must not be able to do.

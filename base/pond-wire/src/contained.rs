@@ -1,13 +1,16 @@
 //! The boundary between pond and pid 1 of a container: frames over its standard input and output, the only two streams that
 //! every engine and every runtime carry.
 //!
-//! A frame is a kind, a length and so many bytes. Pond sends the order, a go, the job's input and a farewell; pid 1 sends the
+//! A frame is a kind, a length and so many bytes. Pond sends the order, a go, the job's input, the size of its terminal and a farewell; pid 1 sends the
 //! job's output, reports and, where the copy travels as a stream, what the job made of it. The job holds neither stream. Decoding refuses any kind it does not know and any length over
 //! its kind's bound, because pid 1 shares the job's fate.
+
+pub mod serving;
 
 use serde::{Deserialize, Serialize};
 
 use crate::jail::{JailPlan, MAX_PLAN_BYTES, Report};
+use serving::NUMBER;
 
 /// Where pond's own executable stands in a container, and the name under which it is pid 1.
 pub const PROGRAM: &str = "/.pond/init";
@@ -73,6 +76,28 @@ pub enum Landlock {
     Absent,
 }
 
+/// How large a terminal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowSize {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+impl WindowSize {
+    pub const BYTES: usize = 4;
+
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let ([a, b], [c, d]) = (self.rows.to_le_bytes(), self.columns.to_le_bytes());
+        [a, b, c, d]
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [a, b, c, d] = *bytes.first_chunk()?;
+        let is_whole = bytes.len() == Self::BYTES;
+        is_whole.then_some(Self { rows: u16::from_le_bytes([a, b]), columns: u16::from_le_bytes([c, d]) })
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// To pid 1: an [`Order`].
@@ -85,6 +110,8 @@ pub enum Kind {
     InputEnd,
     /// To pid 1: end the job, and send what it made.
     Stop,
+    /// To pid 1: the job's terminal has another [`WindowSize`].
+    Size,
     /// To pid 1: everything was heard; end.
     Leave,
     Stdout,
@@ -97,6 +124,24 @@ pub enum Kind {
     Taken,
     /// From pid 1: more of the [`crate::tree`] that the job left, after the last report.
     Kept,
+    /// To pid 1 that serves: run an [`Exec`]. This frame and those below begin with the number of the exec they are about.
+    ExecStart,
+    ExecInput,
+    ExecInputEnd,
+    /// To pid 1: its terminal has another [`WindowSize`].
+    ExecSize,
+    /// To pid 1: a signal for its process group.
+    ExecSignal,
+    /// To pid 1: so many bytes of its output were taken.
+    ExecRoom,
+    ExecStdout,
+    ExecStderr,
+    /// From pid 1: so many bytes of its input were taken, or went nowhere.
+    ExecTaken,
+    /// From pid 1: a [`Report`] of it: that it was started, that it could not be, how it ended.
+    ExecReport,
+    /// From pid 1: after its end, that nothing of its output is left to say.
+    ExecOver,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -115,7 +160,7 @@ pub struct Header {
 }
 
 impl Kind {
-    const ALL: [(Kind, u8); 12] = [
+    const ALL: [(Kind, u8); 24] = [
         (Kind::Order, 1),
         (Kind::Go, 2),
         (Kind::Input, 3),
@@ -128,6 +173,18 @@ impl Kind {
         (Kind::Stop, 10),
         (Kind::Kept, 11),
         (Kind::Taken, 12),
+        (Kind::Size, 13),
+        (Kind::ExecStart, 14),
+        (Kind::ExecInput, 15),
+        (Kind::ExecInputEnd, 16),
+        (Kind::ExecSize, 17),
+        (Kind::ExecSignal, 18),
+        (Kind::ExecRoom, 19),
+        (Kind::ExecStdout, 20),
+        (Kind::ExecStderr, 21),
+        (Kind::ExecTaken, 22),
+        (Kind::ExecReport, 23),
+        (Kind::ExecOver, 24),
     ];
 
     fn most(self) -> usize {
@@ -138,6 +195,14 @@ impl Kind {
             Self::Report => Report::BYTES,
             Self::Evidence => MAX_EVIDENCE,
             Self::Taken => size_of::<u32>(),
+            Self::Size => WindowSize::BYTES,
+            Self::ExecStart => NUMBER + Self::Order.most(),
+            Self::ExecInput | Self::ExecStdout | Self::ExecStderr => NUMBER + MAX_PIECE,
+            Self::ExecInputEnd | Self::ExecOver => NUMBER,
+            Self::ExecSize => NUMBER + WindowSize::BYTES,
+            Self::ExecSignal => NUMBER + 1,
+            Self::ExecRoom | Self::ExecTaken => NUMBER + size_of::<u32>(),
+            Self::ExecReport => NUMBER + Report::BYTES,
         }
     }
 }
@@ -187,9 +252,18 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_four_bytes() {
+        let size = WindowSize { rows: 30, columns: 0x1234 };
+        assert_eq!(size.encode(), [30, 0, 0x34, 0x12]);
+        assert_eq!(WindowSize::decode(&size.encode()), Some(size));
+        assert_eq!(WindowSize::decode(&[1, 0, 2]), None);
+        assert_eq!(WindowSize::decode(&[1, 0, 2, 0, 0]), None);
+    }
+
+    #[test]
     fn unknown_kinds_and_lengths_are_refused() {
         assert_eq!(header(&[0, 0, 0, 0, 0]), Err(FrameFault::Kind(0)));
-        assert_eq!(header(&[13, 0, 0, 0, 0]), Err(FrameFault::Kind(13)));
+        assert_eq!(header(&[25, 0, 0, 0, 0]), Err(FrameFault::Kind(25)));
         assert_eq!(header(&[2, 1, 0, 0, 0]), Err(FrameFault::Length(1)));
         assert_eq!(header(&[6, 1, 0, 1, 0]), Err(FrameFault::Length(0x1_0001)));
         assert_eq!(header(&[8, 25, 0, 0, 0]), Err(FrameFault::Length(25)));

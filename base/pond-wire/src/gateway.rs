@@ -1,10 +1,12 @@
 //! The boundary between the host process that runs a job and that job's gateway.
 //!
-//! An `Order` is data and carries no secret: keys travel as descriptors beside it, one per model, in the order's own order.
+//! An `Order` is data and carries no secret: beside it travel descriptors, the journal's first and then a key per model, in the
+//! order's own order.
 //! The gateway answers with `Event`s, JSON objects on lines of their own, one or more per packet. Each side refuses what it does not wholly understand.
 
 pub mod broker;
 mod event;
+pub mod journal;
 
 pub use event::{
     Approval, Close, Command, Door, Doors, Event, HostTotals, Lookup, ModelCall, ModelOutcome, ModelTotals,
@@ -82,6 +84,8 @@ pub struct Caps {
     pub tunnels: u32,
     pub tunnel_bytes: u64,
     pub total_bytes: u64,
+    /// How many of them the job has to begin with, where somebody lends it more; all of them where nobody does.
+    pub lent_bytes: Option<u64>,
     pub idle_seconds: u32,
     pub lifetime_seconds: u32,
 }

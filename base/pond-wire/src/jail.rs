@@ -4,9 +4,13 @@
 //! secret. The launcher refuses a plan it does not wholly understand (`deny_unknown_fields`) or that breaks one of its own
 //! invariants. Answers are `Report`s of a fixed size; only the launcher and init hold the socket they travel on.
 
+mod ground;
 mod report;
+mod serving;
 
+pub use ground::Ground;
 pub use report::{Report, ReportFault, Step, Usage};
+pub use serving::{Answer, Ask, AskFault, ExecOrder};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +24,10 @@ pub mod word {
     pub const PREPARE: u8 = 0x10;
     pub const GROUP: u8 = 0x01;
     pub const DISK: u8 = 0x02;
+    /// Added where the child is to stand on the ground that was laid before.
+    pub const STANDING: u8 = 0x04;
+    /// Besides `DISK`, and besides `STAGE`: the image has a filesystem already and comes without a template.
+    pub const KEPT: u8 = 0x08;
     /// Let that child carry out a plan. Descriptors: the plan, the report socket, the checkout, the job's streams if the
     /// plan gives it any, the lifeline, and the entries of its v1 control groups.
     pub const LAUNCH: u8 = 0x20;
@@ -28,12 +36,17 @@ pub mod word {
     pub const STAGE: u8 = 0x30;
     /// Open a plan's doors in the network namespace of a process. Descriptors: the plan, the report socket, the process.
     pub const VISIT: u8 = 0x40;
+    /// Lay the ground of the next sandbox, whatever its job will be. Descriptors: the ground, an image and its template if `DISK`
+    /// is added.
+    pub const GROUND: u8 = 0x50;
 }
 
 /// Where staged storage hangs, below the directory that travels with the request.
 pub mod staged {
     pub const WORKSPACE: &str = "workspace";
     pub const HOME: &str = "home";
+    /// Where a plan gives the job a terminal: the instance in which it is made.
+    pub const TERMINALS: &str = "terminals";
 
     /// The directory of the host that comes at this place among those of the plan.
     pub fn shown(index: usize) -> String {
@@ -70,6 +83,17 @@ pub struct JailPlan {
     /// Listeners made inside for the job's gateway, which travel out with `Report::Doors`.
     pub doors: Vec<Door>,
     pub start: Start,
+    pub duty: Duty,
+}
+
+/// What pid 1 is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Duty {
+    /// Run the plan's program, and end with it.
+    Once,
+    /// Run whatever it is asked to, until nobody asks any more. The plan's program has no arguments of its own.
+    Serve,
 }
 
 /// Which host ids the ids inside stand for. The job runs as `JOB_ID` inside, never as 0.
@@ -119,6 +143,14 @@ pub enum RootEntry {
         path: String,
         source: String,
     },
+    /// A file or directory of the host itself, as it is and as it changes, its owner appearing as the job; without what is
+    /// mounted below.
+    Mount {
+        path: String,
+        source: CheckoutPath,
+        kind: BindKind,
+        writable: bool,
+    },
 }
 
 impl RootEntry {
@@ -129,7 +161,8 @@ impl RootEntry {
             | Self::File { path, .. }
             | Self::Bind { path, .. }
             | Self::Throwaway { path, .. }
-            | Self::Device { path, .. } => path,
+            | Self::Device { path, .. }
+            | Self::Mount { path, .. } => path,
         }
     }
 }
@@ -184,6 +217,8 @@ pub struct CheckoutPath {
 pub enum Scratch {
     /// A formatted ext4 image, passed as a descriptor; its size is the quota.
     Ext4Image,
+    /// The same, but what is on it outlives the sandbox.
+    KeptImage,
     /// Memory, charged to the job.
     Tmpfs(TmpfsCap),
 }

@@ -6,6 +6,7 @@ use jsonschema::Validator;
 use pond_policy::dispatch;
 use pond_policy::node::{Node, Number};
 use pond_policy::run;
+use pond_policy::sandboxes;
 use pond_policy::settings::Settings;
 use proptest::prelude::*;
 
@@ -15,6 +16,9 @@ use crate::schema;
 
 static RUN_SCHEMA: LazyLock<Validator> =
     LazyLock::new(|| jsonschema::validator_for(&schema::run_document()).expect("a valid schema"));
+
+static SANDBOX_SCHEMA: LazyLock<Validator> =
+    LazyLock::new(|| jsonschema::validator_for(&schema::sandbox_document()).expect("a valid schema"));
 
 /// Text that leans towards the grammar of both formats.
 fn any_text() -> impl Strategy<Value = String> {
@@ -69,6 +73,25 @@ fn any_run() -> impl Strategy<Value = Node> {
     })
 }
 
+/// Documents near the shape of a sandbox.
+fn any_sandbox() -> impl Strategy<Value = Node> {
+    let one = |of: &'static [&'static str]| proptest::sample::select(of);
+    let profile = one(&["box", "harness", "review", "sealed", "none"]);
+    let path = one(&["/data", "/data/x", "/é", "/usr", "/a b", "a", "/.."]);
+    let word = one(&["a", "box-1", "Box", "10m", "never", "1", "cargo", "git", "é", "a\nb", "github.com"]);
+    let backend = one(&["docker", "gvisor", "native"]);
+    (profile, path, word, backend, 0_u32..70_000).prop_map(|(profile, path, word, backend, port)| {
+        let document = serde_json::json!({
+            "sandbox": {"profile": profile, "backend": backend}, "labels": {"k": word},
+            "mounts": [{"source": path, "target": path, "writable": true}], "builtin_tools": ["cargo", "npm"],
+            "env": {"A": word}, "ports": [{"host": port, "sandbox": "80"}], "idle_ttl": "never", "cleanup_ttl": port,
+            "credentials": {"github.com": {"secret": "GH", "username": word}},
+            "companions": {"db": {"image": "pg:17", "healthcheck": {"test": ["pg_isready", word], "interval": 2},
+                                  "post_start_on_primary": [["true"]], "limits": {"memory": "1g"}}}});
+        decode_json(document.to_string().as_bytes()).expect("JSON")
+    })
+}
+
 proptest! {
     #[test]
     fn decoding_is_total(text in any_text(), bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
@@ -94,6 +117,15 @@ proptest! {
     fn what_the_parser_accepts_the_schema_accepts(node in any_run()) {
         if run::preflight(&node, &Settings::default()).is_ok() {
             let errors: Vec<String> = RUN_SCHEMA.iter_errors(&value(&node)).map(|error| error.to_string()).collect();
+            prop_assert_eq!(errors, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_sandbox_the_parser_accepts_the_schema_accepts(node in any_sandbox()) {
+        if sandboxes::read(&node, &Settings::default()).is_ok() {
+            let errors: Vec<String> =
+                SANDBOX_SCHEMA.iter_errors(&value(&node)).map(|error| error.to_string()).collect();
             prop_assert_eq!(errors, Vec::<String>::new());
         }
     }

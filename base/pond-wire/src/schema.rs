@@ -1,14 +1,20 @@
-//! JSON Schema (2020-12) of the run document, generated from the tables its parser reads with. Where a rule does not fit
+//! JSON Schema (2020-12) of the run document and the sandbox document, generated from the tables its parser reads with. Where a rule does not fit
 //! a schema (bounds of quantities, graphs, rules between fields) the schema accepts more than the parser; never less.
 
 use pond_policy::block::SANDBOX_SHAPE;
 use pond_policy::run::RUN_SHAPE;
+use pond_policy::sandboxes::SPEC_SHAPE;
 use pond_policy::shape::{Field, Kind, Need, Numeric, QuantityForm, Shape, TextForm};
 use serde_json::{Map, Value, json};
 
 /// The schema of a whole run document.
 pub fn run_document() -> Value {
     document(&RUN_SHAPE)
+}
+
+/// The schema of a sandbox document.
+pub fn sandbox_document() -> Value {
+    document(&SPEC_SHAPE)
 }
 
 /// The schema of a sandbox block on its own.
@@ -119,6 +125,19 @@ mod tests {
             committed,
             run_document(),
             "run: cargo run -p pond -- policy schema > docs/schema/run.schema.json"
+        );
+    }
+
+    const COMMITTED_SANDBOX: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/sandbox.schema.json"));
+
+    #[test]
+    fn the_committed_sandbox_schema_is_the_generated_one() {
+        let committed: Value = serde_json::from_str(COMMITTED_SANDBOX).unwrap();
+        assert_eq!(
+            committed,
+            sandbox_document(),
+            "run: cargo run -p pond -- policy schema sandbox > docs/schema/sandbox.schema.json"
         );
     }
 

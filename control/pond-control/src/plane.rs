@@ -12,6 +12,7 @@ use pond_policy::settings::Settings;
 use pond_seal::key::SigningKey;
 use tokio::sync::watch;
 
+use crate::protocol::Judged;
 use crate::store::{Moment, Store};
 
 /// How long whoever waits for the bell goes without looking.
@@ -31,6 +32,8 @@ pub struct Plane {
     /// The file of the ring that values at rest are under.
     pub vault: PathBuf,
     pub bell: Bell,
+    /// What documents came to under these settings.
+    pub judged: Judged,
     /// The wall clock, as the program reads it; tests have their own.
     pub clock: fn() -> Moment,
 }

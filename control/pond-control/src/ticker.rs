@@ -92,6 +92,9 @@ pub async fn run(plane: Arc<Plane>, pace: Pace, report: impl Fn(&(dyn Error + 's
         if let Err(fault) = plane.store.grow_tree(&plane.key).await {
             report(&fault);
         }
+        if let Err(fault) = api::renew_vault(&plane) {
+            report(&fault);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ mod pack;
 mod relay;
 mod unpack;
 
-pub use relay::{Relay, relay, say, tell};
+pub use relay::{Announcer, Relay, Window, relay, say, tell};
 pub use unpack::unpack;
 
 use std::os::fd::OwnedFd;
@@ -95,7 +95,8 @@ fn reap(child_events: &OwnedFd, job: Pid) -> Result<Option<Ended>, Errno> {
     }
 }
 
-fn outcome(ended: Ended) -> Report {
+/// The kernel's word on a process, as it is told.
+pub fn outcome(ended: Ended) -> Report {
     let usage = Usage { max_rss_kib: ended.max_rss_kib, cpu_micros: ended.cpu_micros };
     match ended.status {
         Status::Exited(code) => Report::Exited { code, usage },

@@ -9,12 +9,13 @@ use std::os::fd::OwnedFd;
 use pond_sys::fd::close;
 use pond_sys::process::{Ended, exit_now};
 use pond_sys::seccomp::{Filter, install};
-use pond_wire::contained::{Header, INPUT_WINDOW, Kind, MAX_PIECE, frame};
+use pond_wire::contained::{Header, INPUT_WINDOW, Kind, MAX_PIECE, WindowSize, frame};
 use pond_wire::jail::{Report, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::outcome;
 use crate::pack::pack;
@@ -35,9 +36,37 @@ pub struct Relay {
     pub to_pond: OwnedFd,
     pub input: Option<OwnedFd>,
     pub outputs: Vec<(Kind, OwnedFd)>,
+    /// The job's terminal, where it has one; its other end is input and output.
+    pub window: Option<Window>,
     /// A directory that pond gets when the job has ended, because it cannot look itself. Nothing but a mount can be there, and it is
     /// not opened before: gVisor would lead the job through whatever this process has open and the job may read.
     pub kept: Option<&'static str>,
+}
+
+/// The job's end of its terminal.
+#[derive(Debug)]
+pub struct Window {
+    pub end: OwnedFd,
+    pub announcer: Announcer,
+}
+
+/// Who tells programs that their terminal has another size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announcer {
+    Kernel,
+    /// gVisor's kernel does not.
+    PidOne,
+}
+
+impl Window {
+    pub fn resize(&self, WindowSize { rows, columns }: WindowSize) -> Result<(), Errno> {
+        tcsetwinsize(&self.end, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })?;
+        match self.announcer {
+            Announcer::Kernel => Ok(()),
+            // Whoever did not ask to hear it does not.
+            Announcer::PidOne => signal_everybody(Signal::WINCH),
+        }
+    }
 }
 
 /// What came from pond and is not yet the job's.
@@ -51,6 +80,8 @@ struct Inbox {
     is_complete: bool,
     /// Pond wants the job to end.
     is_stopped: bool,
+    /// What the job's terminal is to become.
+    size: Option<WindowSize>,
 }
 
 /// Relays until the job ends or pond is gone.
@@ -58,7 +89,7 @@ pub fn relay(mut relay: Relay) -> ! {
     // As large as they get: growing them later would take a call that the filter refuses.
     let raw = Vec::with_capacity(2 * (MAX_PIECE + Header::BYTES));
     let pending = Vec::with_capacity(INPUT_WINDOW);
-    let mut inbox = Inbox { raw, rest: 0, pending, is_complete: false, is_stopped: false };
+    let mut inbox = Inbox { raw, rest: 0, pending, is_complete: false, is_stopped: false, size: None };
     if let Err(fault) = install(&relay.filter) {
         let errno = Errno::from_io_error(&fault).unwrap_or(Errno::IO);
         tell(&relay.to_pond, Report::Failed { step: Step::GuardInit, errno: errno.raw_os_error() });
@@ -99,6 +130,9 @@ impl Relay {
             }
             if from_pond || to_job {
                 self.feed(inbox)?;
+            }
+            if let Some((window, size)) = self.window.as_ref().zip(inbox.size.take()) {
+                window.resize(size)?;
             }
             for at in (0..self.outputs.len()).rev() {
                 self.pass_on(at)?;
@@ -186,7 +220,8 @@ impl Relay {
         let Some((kind, output)) = self.outputs.get(at) else { return Ok(0) };
         let mut piece = [0; MAX_PIECE];
         match rustix::io::read(output, &mut piece) {
-            Ok(0) => {
+            // A terminal that nobody inside holds any more answers with an error.
+            Ok(0) | Err(Errno::IO) => {
                 close(self.outputs.remove(at).1);
                 Ok(0)
             }
@@ -257,8 +292,15 @@ impl Inbox {
             }
             let Some(header) = self.raw.first_chunk::<{ Header::BYTES }>() else { return Ok(()) };
             let Header { kind, length } = Header::decode(*header).map_err(|_| Errno::BADMSG)?;
+            if kind == Kind::Size && self.raw.len() < Header::BYTES + length {
+                return Ok(());
+            }
             self.raw.drain(..Header::BYTES);
             match kind {
+                Kind::Size => {
+                    let bytes: Vec<u8> = self.raw.drain(..length).collect();
+                    self.size = Some(WindowSize::decode(&bytes).ok_or(Errno::BADMSG)?);
+                }
                 Kind::Input => self.rest = length,
                 Kind::InputEnd => self.is_complete = true,
                 Kind::Stop => self.is_stopped = true,
@@ -270,15 +312,30 @@ impl Inbox {
                 | Kind::Report
                 | Kind::Evidence
                 | Kind::Taken
-                | Kind::Kept => return Err(Errno::BADMSG),
+                | Kind::Kept
+                | Kind::ExecStart
+                | Kind::ExecInput
+                | Kind::ExecInputEnd
+                | Kind::ExecSize
+                | Kind::ExecSignal
+                | Kind::ExecRoom
+                | Kind::ExecStdout
+                | Kind::ExecStderr
+                | Kind::ExecTaken
+                | Kind::ExecReport
+                | Kind::ExecOver => return Err(Errno::BADMSG),
             }
         }
     }
 }
 
-/// Everybody but this process; that there is nobody is no error.
 fn end_everybody() -> Result<(), Errno> {
-    match kill_process_group(Pid::INIT, Signal::KILL) {
+    signal_everybody(Signal::KILL)
+}
+
+/// Everybody but this process; that there is nobody is no error.
+fn signal_everybody(signal: Signal) -> Result<(), Errno> {
+    match kill_process_group(Pid::INIT, signal) {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
         Err(errno) => Err(errno),
     }

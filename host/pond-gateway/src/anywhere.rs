@@ -43,7 +43,11 @@ fn dialled(gateway: &Gateway, stream: &TcpStream) -> Option<Destination> {
 }
 
 async fn carry(gateway: &Gateway, mut client: Client, passage: Passage) {
-    match first_word(&mut client, &passage).await {
+    let spoken = match passage.while_covered(first_word(&mut client, &passage)).await {
+        Ok(spoken) => spoken,
+        Err(revoked) => return passage.cut(revoked).await,
+    };
+    match spoken {
         FirstWord::Acceptable => Box::pin(passage.carry(client.stream, client.early)).await,
         FirstWord::ClientLeft => passage.end(Close::ClientReset).await,
         FirstWord::Refused(denial) => {

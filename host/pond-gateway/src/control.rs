@@ -17,10 +17,14 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use crate::gateway::Gateway;
+use crate::outbox::{Told, Urgency};
 use crate::stance::Stance;
 
 /// Events that wait for the host before those who make them do.
 pub(crate) const QUEUE: usize = 256;
+/// How long the end of a tunnel may wait for something to travel with: a tunnel that is opened is told at once, and each packet
+/// wakes the host.
+const COMPANY: Duration = Duration::from_millis(5);
 /// How often refusals that were only counted are told.
 const FLOOD_EVERY: Duration = Duration::from_secs(10);
 /// How long tunnels and model calls may take to record their end when the job is over.
@@ -60,13 +64,14 @@ impl Control {
     pub(crate) async fn run(
         &self,
         gateway: &Gateway,
-        mut events: mpsc::Receiver<Event>,
+        mut events: mpsc::Receiver<Told>,
     ) -> Result<(), ControlFault> {
         let mut known = Vec::new();
         let finished = tokio::select! {
             heard = self.listen(gateway) => heard,
             told = self.report(&mut events, &mut known) => told,
             never = tell_floods(gateway) => match never {},
+            never = ask_for_bytes(gateway) => match never {},
         };
         finished?;
         self.say_farewell(gateway, &mut events, known).await
@@ -83,6 +88,10 @@ impl Control {
                     if let Some(broker) = gateway.broker.get() {
                         broker.raise(Microcents(microcents));
                     }
+                    continue;
+                }
+                Ok(Command::Bytes { total }) => {
+                    gateway.tunnels.lend(total);
                     continue;
                 }
                 Ok(Command::Rules(reach)) => match Stance::new(&reach) {
@@ -111,21 +120,22 @@ impl Control {
     /// and not told yet stays in `known` when this is dropped.
     async fn report(
         &self,
-        events: &mut mpsc::Receiver<Event>,
-        known: &mut Vec<Event>,
+        events: &mut mpsc::Receiver<Told>,
+        known: &mut Vec<Told>,
     ) -> Result<(), ControlFault> {
         loop {
             self.send_all(known).await?;
             if events.recv_many(known, QUEUE).await == 0 {
                 return Ok(());
             }
+            drop(tokio::time::timeout(COMPANY, hurry(events, known)).await);
         }
     }
 
     /// Sends them packet by packet; what has been sent is no longer there.
-    async fn send_all(&self, events: &mut Vec<Event>) -> Result<(), ControlFault> {
+    async fn send_all(&self, events: &mut Vec<Told>) -> Result<(), ControlFault> {
         while !events.is_empty() {
-            let (packet, taken) = packed(events)?;
+            let (packet, taken) = packed(events);
             self.send_packet(&packet).await?;
             events.drain(..taken);
         }
@@ -133,7 +143,7 @@ impl Control {
     }
 
     pub(crate) async fn send(&self, event: Event) -> Result<(), ControlFault> {
-        self.send_all(&mut vec![event]).await
+        self.send_all(&mut vec![Told::last(&event).map_err(ControlFault::Encode)?]).await
     }
 
     async fn send_packet(&self, packet: &[u8]) -> Result<(), ControlFault> {
@@ -156,8 +166,8 @@ impl Control {
     async fn say_farewell(
         &self,
         gateway: &Gateway,
-        events: &mut mpsc::Receiver<Event>,
-        mut known: Vec<Event>,
+        events: &mut mpsc::Receiver<Told>,
+        mut known: Vec<Told>,
     ) -> Result<(), ControlFault> {
         gateway.rules.send_replace(Arc::new(Stance::Ended));
         let quiet = async {
@@ -170,10 +180,20 @@ impl Control {
             told = self.report(events, &mut known) => told?,
         }
         known.extend(std::iter::from_fn(|| events.try_recv().ok()));
-        known.extend(gateway.ledger.take_flood());
         gateway.ledger.unsettled(gateway.set_aside());
-        known.extend(gateway.ledger.summary());
+        for event in gateway.ledger.take_flood().into_iter().chain(gateway.ledger.summary()) {
+            known.push(Told::last(&event).map_err(ControlFault::Encode)?);
+        }
         self.send_all(&mut known).await
+    }
+}
+
+/// Takes more until there is something that does not wait, or enough.
+async fn hurry(events: &mut mpsc::Receiver<Told>, known: &mut Vec<Told>) {
+    while known.len() < QUEUE && known.iter().all(|told| told.urgency == Urgency::InCompany) {
+        if events.recv_many(known, QUEUE).await == 0 {
+            return;
+        }
     }
 }
 
@@ -187,19 +207,16 @@ fn watched<T: AsFd + AsRawFd>(socket: T, interest: Interest) -> Result<AsyncFd<T
 }
 
 /// As many events from the front as one packet holds, and how many those are.
-fn packed(events: &[Event]) -> Result<(Vec<u8>, usize), ControlFault> {
+fn packed(events: &[Told]) -> (Vec<u8>, usize) {
     let (mut packet, mut taken) = (Vec::new(), 0);
-    for event in events {
-        let mut line = serde_json::to_vec(event).map_err(ControlFault::Encode)?;
-        debug_assert!(line.len() < MAX_EVENT_BYTES);
-        line.push(b'\n');
+    for Told { line, .. } in events {
         if taken > 0 && packet.len() + line.len() > MAX_EVENT_BYTES {
             break;
         }
-        packet.append(&mut line);
+        packet.extend_from_slice(line);
         taken += 1;
     }
-    Ok((packet, taken))
+    (packet, taken)
 }
 
 /// A host that closed its end is gone, whichever call notices.
@@ -208,6 +225,15 @@ fn lost(fault: io::Error) -> ControlFault {
         return ControlFault::HostGone;
     }
     ControlFault::Talk(fault)
+}
+
+/// The host hears of every question: it is asked once for all who wait.
+async fn ask_for_bytes(gateway: &Gateway) -> std::convert::Infallible {
+    loop {
+        gateway.tunnels.short().await;
+        let short = Event::ShortBytes { moved: gateway.tunnels.moved() };
+        gateway.ledger.tell(short).await.unwrap_or_default();
+    }
 }
 
 async fn tell_floods(gateway: &Gateway) -> std::convert::Infallible {

@@ -52,7 +52,7 @@ impl Gateway {
         let stance = self.stance();
         let permit = stance.knows(name)?;
         match &*stance {
-            Stance::Listed(_) | Stance::Ended => Ok(doors::FRONT),
+            Stance::BrokerOnly | Stance::Listed(_) | Stance::Ended => Ok(doors::FRONT),
             Stance::Internet(_) => {
                 if self.names.admit(&permit)? == Admitted::First {
                     let told = self.ledger.looked_up(name).await;

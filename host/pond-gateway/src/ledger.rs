@@ -1,6 +1,6 @@
 //! What happened, told once to the host as it happens and once more in sum. Zone: host; names in it come from the job.
 //!
-//! Invariants: an allowed connection waits until its record has a place in the queue; refusals never wait, and a flood of
+//! Invariants: an allowed connection waits until its record has a place in the outbox; refusals never wait, and a flood of
 //! them is counted instead of told, so neither the queue, the table nor the host's log grows with what a job asks for.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,8 @@ use pond_wire::gateway::{
     Approval, Door, Event, HostTotals, Lookup, ModelCall, ModelOutcome, ModelTotals, Refusal, Refused,
     Totals, Tunnel,
 };
-use tokio::sync::mpsc;
+
+use crate::outbox::{Gone, Outbox};
 
 /// Refusals told one by one before they are counted, and how often one more may be told.
 const BURST: u32 = 64;
@@ -28,14 +29,9 @@ const MAX_REASONS: usize = 8;
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     job: Arc<str>,
-    queue: mpsc::Sender<Event>,
+    outbox: Outbox,
     book: Arc<Mutex<Book>>,
 }
-
-/// The host is gone, so nothing may go on unrecorded.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the host takes no more records")]
-pub(crate) struct Gone;
 
 #[derive(Debug)]
 struct Book {
@@ -49,7 +45,7 @@ struct Book {
 }
 
 impl Ledger {
-    pub(crate) fn new(job: &str, queue: mpsc::Sender<Event>) -> Self {
+    pub(crate) fn new(job: &str, outbox: Outbox) -> Self {
         let book = Book {
             hosts: HashMap::new(),
             models: BTreeMap::new(),
@@ -58,7 +54,7 @@ impl Ledger {
             tokens: BURST,
             refilled: Instant::now(),
         };
-        Self { job: job.into(), queue, book: Arc::new(Mutex::new(book)) }
+        Self { job: job.into(), outbox, book: Arc::new(Mutex::new(book)) }
     }
 
     pub(crate) fn job(&self) -> &str {
@@ -70,7 +66,7 @@ impl Ledger {
         let mut book = self.book();
         book.count_refusal(denial);
         let told =
-            book.take_token() && self.queue.try_send(Event::Refused(self.refusal(door, denial))).is_ok();
+            book.take_token() && self.outbox.try_put(&Event::Refused(self.refusal(door, denial))).is_ok();
         if !told {
             book.untold_refusals += 1;
         }
@@ -115,11 +111,11 @@ impl Ledger {
         match call.outcome {
             ModelOutcome::Refused(_) => {
                 book.totals.model_refusals += 1;
-                let told = book.take_token() && self.queue.try_send(Event::Model(call)).is_ok();
+                let told = book.take_token() && self.outbox.try_put(&Event::Model(call)).is_ok();
                 book.untold_refusals += u64::from(!told);
             }
             ModelOutcome::Served | ModelOutcome::Failed(_) | ModelOutcome::Cut | ModelOutcome::ClientLeft => {
-                let told = self.queue.try_send(Event::Model(call)).is_ok();
+                let told = self.outbox.try_put(&Event::Model(call)).is_ok();
                 book.totals.model_untold += u64::from(!told);
             }
         }
@@ -127,7 +123,7 @@ impl Ledger {
 
     /// A call waits for more money; never waits itself. One that is not heard is refused in the end.
     pub(crate) fn short(&self, least_microcents: u64, most_microcents: u64) {
-        if let Err(_full) = self.queue.try_send(Event::Short { least_microcents, most_microcents }) {}
+        if let Err(_full) = self.outbox.try_put(&Event::Short { least_microcents, most_microcents }) {}
     }
 
     /// Records what is still set aside for model calls when there is nobody left to end them.
@@ -139,7 +135,7 @@ impl Ledger {
 
     /// Waits for a place in the queue.
     pub(crate) async fn tell(&self, event: Event) -> Result<(), Gone> {
-        self.queue.send(event).await.map_err(|_| Gone)
+        self.outbox.put(&event).await
     }
 
     /// What was counted instead of told since the last call.

@@ -22,6 +22,7 @@ mod ledger;
 mod lockdown;
 mod models;
 mod names;
+mod outbox;
 mod passage;
 mod proxy;
 mod relay;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use pond_policy::egress::{Basis, Denial, DenialCode, Destination, Pinned};
-use pond_wire::gateway::{Approval, Close, Door, Tunnel};
+use pond_wire::gateway::{Approval, Caps, Close, Door, Tunnel};
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -40,7 +40,7 @@ impl Passage {
         let rules = gateway.rules.subscribe();
         let permit = gateway.stance().judge(destination)?;
         gateway.names.admit(&permit)?;
-        let slot = claim(gateway, destination)?;
+        let slot = claim(gateway, destination).await?;
         let pinned = gateway.pin(permit).await?;
         let dialled = dial::dial(&pinned).await;
         let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
@@ -69,14 +69,39 @@ impl Passage {
         }
     }
 
+    /// Does `work` for as long as the rules cover the destination.
+    pub(crate) async fn while_covered<T>(&self, work: impl Future<Output = T>) -> Result<T, Revoked> {
+        let mut rules = self.rules.clone();
+        tokio::select! {
+            biased;
+            revoked = revoked(&mut rules, &self.destination) => Err(revoked),
+            done = work => Ok(done),
+        }
+    }
+
     /// Carries bytes between `client` and the destination until the tunnel ends, and records its end.
-    pub(crate) async fn carry(mut self, client: TcpStream, first: Vec<u8>) {
-        let revoked = revoked(&mut self.rules, &self.destination);
-        let close =
-            relay::relay(&client, &self.upstream, first, &self.meter, &self.gateway.pool, revoked).await;
+    pub(crate) async fn carry(self, client: TcpStream, first: Vec<u8>) {
+        let relayed = relay::relay(&client, &self.upstream, first, &self.meter, &self.gateway.pool);
+        let ended = self.while_covered(relayed).await;
         // Both ends are free before the record is: a slow host must not hold sockets open.
         drop(client);
-        self.end(close).await;
+        match ended {
+            Ok(close) => {
+                if let Some(denial) = over_cap(close, self.gateway.tunnels.caps(), &self.destination) {
+                    self.gateway.refused(self.approval.door, &denial);
+                }
+                self.end(close).await;
+            }
+            Err(revoked) => self.cut(revoked).await,
+        }
+    }
+
+    /// Ends a tunnel that the rules no longer cover; what they say now is in the record, as for one that was never opened.
+    pub(crate) async fn cut(self, revoked: Revoked) {
+        if let Revoked::Denied(denial) = &revoked {
+            self.gateway.refused(self.approval.door, denial);
+        }
+        self.end(revoked.close()).await;
     }
 
     pub(crate) async fn end(self, close: Close) {
@@ -89,16 +114,18 @@ impl Passage {
     }
 }
 
-fn claim(gateway: &Gateway, destination: &Destination) -> Result<Slot, Denial> {
+/// The slot comes first: who waits for bytes has one.
+async fn claim(gateway: &Gateway, destination: &Destination) -> Result<Slot, Denial> {
     let target = destination.to_string();
-    if gateway.tunnels.bytes_left() == 0 {
+    let slot = gateway.tunnels.claim().ok_or_else(|| {
+        let hint = format!("at most {} at a time", gateway.tunnels.caps().tunnels);
+        Denial::at_door(DenialCode::TooManyTunnels, &target, hint)
+    })?;
+    if gateway.tunnels.room().await == 0 {
         let hint = "this job has moved all the bytes it may";
         return Err(Denial::at_door(DenialCode::BytesSpent, &target, hint));
     }
-    gateway.tunnels.claim().ok_or_else(|| {
-        let hint = format!("at most {} at a time", gateway.tunnels.caps().tunnels);
-        Denial::at_door(DenialCode::TooManyTunnels, &target, hint)
-    })
+    Ok(slot)
 }
 
 fn unreachable(destination: &Destination, fault: DialFault) -> Denial {
@@ -126,18 +153,56 @@ fn approval(gateway: &Gateway, door: Door, slot: &Slot, pinned: &Pinned, address
     }
 }
 
+/// Why a tunnel that was open may not go on.
+#[derive(Debug)]
+pub(crate) enum Revoked {
+    JobEnded,
+    Denied(Denial),
+}
+
+impl Revoked {
+    fn close(&self) -> Close {
+        match self {
+            Self::JobEnded => Close::JobEnded,
+            Self::Denied(_) => Close::RuleRemoved,
+        }
+    }
+}
+
 /// Resolves when the rules no longer cover the destination.
-async fn revoked(rules: &mut watch::Receiver<Arc<Stance>>, destination: &Destination) -> Close {
+async fn revoked(rules: &mut watch::Receiver<Arc<Stance>>, destination: &Destination) -> Revoked {
     while rules.changed().await.is_ok() {
         let stance = Arc::clone(&rules.borrow_and_update());
-        if stance.judge(destination).is_err() {
+        if let Err(denial) = stance.judge(destination) {
             return match *stance {
-                Stance::Ended => Close::JobEnded,
-                Stance::Listed(_) | Stance::Internet(_) => Close::RuleRemoved,
+                Stance::Ended => Revoked::JobEnded,
+                Stance::BrokerOnly | Stance::Listed(_) | Stance::Internet(_) => Revoked::Denied(denial),
             };
         }
     }
     std::future::pending().await
+}
+
+/// The refusal of whatever a tunnel would have carried beyond a cap of the operator's, if it ended at one.
+fn over_cap(close: Close, caps: &Caps, destination: &Destination) -> Option<Denial> {
+    let (code, hint) = match close {
+        Close::TunnelBytes => {
+            (DenialCode::TunnelBytes, format!("a connection moves at most {} bytes", caps.tunnel_bytes))
+        }
+        Close::TotalBytes => (DenialCode::BytesSpent, "this job has moved all the bytes it may".to_owned()),
+        Close::Lifetime => {
+            (DenialCode::TunnelLifetime, format!("a connection lasts at most {} s", caps.lifetime_seconds))
+        }
+        // A quiet one has lost nothing: clients keep connections for later, and open others.
+        Close::Idle
+        | Close::Finished
+        | Close::ClientReset
+        | Close::UpstreamReset
+        | Close::Refused
+        | Close::RuleRemoved
+        | Close::JobEnded => return None,
+    };
+    Some(Denial::at_door(code, &destination.to_string(), hint))
 }
 
 /// Every byte goes at once, and a peer that vanished is noticed. What a listener accepts is tuned as the listener is.

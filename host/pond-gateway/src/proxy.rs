@@ -48,7 +48,11 @@ async fn tunnel(gateway: Arc<Gateway>, mut client: Client, passage: Passage) {
     if client.stream.write_all(ESTABLISHED).await.is_err() {
         return passage.end(Close::ClientReset).await;
     }
-    match no_tunnel(&mut client, &passage).await {
+    let unfit = match passage.while_covered(no_tunnel(&mut client, &passage)).await {
+        Ok(unfit) => unfit,
+        Err(revoked) => return passage.cut(revoked).await,
+    };
+    match unfit {
         None => Box::pin(passage.carry(client.stream, client.early)).await,
         Some(Unfit::Left) => passage.end(Close::ClientReset).await,
         Some(Unfit::ClearText(denial)) => {

@@ -31,20 +31,17 @@ const TURN: u32 = 16;
 const LINGER: Duration = Duration::from_secs(60);
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Relays until the tunnel ends. `first` is what the client has sent already; `revoked` resolves when the tunnel no longer
-/// may go on.
+/// Relays until the tunnel ends. `first` is what the client has sent already.
 pub(crate) async fn relay(
     client: &TcpStream,
     upstream: &TcpStream,
     first: Vec<u8>,
     meter: &Meter,
     pool: &Pool,
-    revoked: impl Future<Output = Close>,
 ) -> Close {
     let up = async {
         let flow = Flow::new(meter, Side::Client);
-        flow.add(first.len());
-        write_all(upstream, &first).await.map_err(|_| flow.sink_lost())?;
+        send_first(upstream, flow, &first).await?;
         drop(first);
         pump(client, upstream, flow, pool).await
     };
@@ -56,8 +53,18 @@ pub(crate) async fn relay(
             Err(close) => close,
         },
         close = watch(meter, upstream) => close,
-        close = revoked => close,
     }
+}
+
+/// What the client has sent already, counted as everything else is.
+async fn send_first(upstream: &TcpStream, flow: Flow<'_>, mut first: &[u8]) -> Result<(), Close> {
+    while !first.is_empty() {
+        let (now, later) = first.split_at(flow.allowance(first.len()).await?);
+        flow.add(now.len());
+        write_all(upstream, now).await.map_err(|_| flow.sink_lost())?;
+        first = later;
+    }
+    Ok(())
 }
 
 /// Ends the tunnel when it is quiet or old. Looks at least once a minute, because a tunnel that is half closed meanwhile may
@@ -127,7 +134,7 @@ enum Source {
 /// Moves what has arrived, but no more than one turn's worth.
 async fn copy(from: &TcpStream, to: &TcpStream, flow: Flow<'_>, buffer: &mut [u8]) -> Result<Source, Close> {
     for _ in 0..TURN {
-        let allowed = flow.allowance(buffer.len())?;
+        let allowed = flow.allowance(buffer.len()).await?;
         let part = buffer.get_mut(..allowed).ok_or(Close::TunnelBytes)?;
         let count = match read(from, part) {
             Ok(0) => return Ok(Source::Ended),

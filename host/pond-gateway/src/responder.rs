@@ -57,6 +57,8 @@ pub(crate) async fn serve_tcp(gateway: Arc<Gateway>, mut stream: TcpStream) {
 async fn exchange(gateway: &Gateway, stream: &mut TcpStream) -> Option<Vec<u8>> {
     let length = usize::from(stream.read_u16().await.ok()?);
     if length > MAX_PACKET {
+        let hint = "the query is longer than any question";
+        gateway.refused(Door::DnsTcp, &Denial::at_door(DenialCode::RequestMalformed, NO_NAME, hint));
         return None;
     }
     let mut query = vec![0; length];

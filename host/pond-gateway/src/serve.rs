@@ -21,6 +21,7 @@ use crate::dial::OwnAddresses;
 use crate::gateway::Gateway;
 use crate::ledger::Ledger;
 use crate::names::Names;
+use crate::outbox::Outbox;
 use crate::passage::tune;
 use crate::relay::Pool;
 use crate::start::Start;
@@ -54,7 +55,7 @@ pub(crate) async fn serve(
 ) -> Result<(), ServeFault> {
     let (queue, events) = mpsc::channel(QUEUE);
     let gateway = Arc::new(Gateway {
-        ledger: Ledger::new(&start.order.job, queue),
+        ledger: Ledger::new(&start.order.job, Outbox::new(queue, start.journal)),
         rules: watch::Sender::new(Arc::new(start.stance)),
         tunnels: Tunnels::new(start.order.caps),
         names: Names::default(),

@@ -2,14 +2,19 @@
 //! destinations from the job. Invariant: the only way from a destination to a permit leads through here.
 
 use pond_policy::egress::{
-    Allowlist, Denial, Destination, Host, HostFault, HostName, HostRule, Permit, decide, decide_internet,
-    decide_name, decide_name_internet,
+    Allowlist, Denial, DenialCode, Destination, Host, HostFault, HostName, HostRule, Permit, decide,
+    decide_internet, decide_name, decide_name_internet,
 };
 use pond_wire::gateway::Reach;
+
+/// No flag helps where there is no list.
+const NO_LIST: &str = "the profile reaches the model and no other host; untrusted-code-write reaches a list";
 
 /// The rules of one moment.
 #[derive(Debug)]
 pub(crate) enum Stance {
+    /// No host but the model's, which is the broker's to reach.
+    BrokerOnly,
     Listed(Allowlist),
     Internet(Allowlist),
     /// The job is over; nothing is reached any more.
@@ -20,7 +25,7 @@ impl Stance {
     /// Reads rules in the contract's spelling; one bad rule refuses them all.
     pub(crate) fn new(reach: &Reach) -> Result<Self, HostFault> {
         Ok(match reach {
-            Reach::BrokerOnly => Self::Listed(Allowlist::default()),
+            Reach::BrokerOnly => Self::BrokerOnly,
             Reach::Allowlist { allow, deny } => Self::Listed(Allowlist::new(rules(allow)?, rules(deny)?)),
             Reach::Internet { deny } => Self::Internet(Allowlist::new([], rules(deny)?)),
         })
@@ -31,6 +36,8 @@ impl Stance {
             return Err(Denial::own_door(&destination.to_string()));
         }
         match self {
+            Self::BrokerOnly => decide(&Allowlist::default(), destination)
+                .map_err(|denial| without_list(denial, &destination.to_string())),
             Self::Listed(list) => decide(list, destination),
             Self::Internet(list) => decide_internet(list, destination),
             Self::Ended => decide(&Allowlist::default(), destination),
@@ -43,10 +50,20 @@ impl Stance {
             return Err(Denial::own_door(name.as_str()));
         }
         match self {
+            Self::BrokerOnly => {
+                decide_name(&Allowlist::default(), name).map_err(|denial| without_list(denial, name.as_str()))
+            }
             Self::Listed(list) => decide_name(list, name),
             Self::Internet(list) => decide_name_internet(list, name),
             Self::Ended => decide_name(&Allowlist::default(), name),
         }
+    }
+}
+
+fn without_list(denial: Denial, target: &str) -> Denial {
+    match denial.code() == DenialCode::HostNotAllowed {
+        true => Denial::at_door(DenialCode::HostNotAllowed, target, NO_LIST),
+        false => denial,
     }
 }
 
@@ -66,7 +83,6 @@ fn is_loopback(host: &Host) -> bool {
 mod tests {
     //! Verdicts that only the doors ask for; the rest is tested in pond-policy.
     use super::*;
-    use pond_policy::egress::DenialCode;
 
     fn stance(allow: &[&str]) -> Stance {
         let allow = allow.iter().map(|rule| (*rule).to_owned()).collect();
@@ -93,6 +109,18 @@ mod tests {
             assert_eq!(code(&stance, "pypi.org:443"), Err(DenialCode::HostNotAllowed), "{reach:?}");
         }
         assert_eq!(code(&Stance::Ended, "pypi.org:443"), Err(DenialCode::HostNotAllowed));
+    }
+
+    #[test]
+    fn where_there_is_no_list_no_flag_is_recommended() {
+        let stance = Stance::new(&Reach::BrokerOnly).unwrap();
+        let name = HostName::parse("pypi.org").unwrap();
+        let denials = [
+            stance.judge(&Destination::parse("pypi.org:443").unwrap()).unwrap_err(),
+            stance.knows(&name).unwrap_err(),
+        ];
+        assert_eq!(denials.each_ref().map(Denial::host), ["pypi.org:443", "pypi.org"]);
+        assert_eq!(denials.each_ref().map(Denial::hint), [NO_LIST; 2]);
     }
 
     #[test]

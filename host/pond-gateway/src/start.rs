@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_policy::egress::{CidrFault, HostFault, Nat64Prefix};
+use pond_wire::gateway::journal::JOURNAL_BYTES;
 use pond_wire::gateway::{Command, Door, Doors, MAX_ORDER_BYTES, Order};
+use rustix::fs::SealFlags;
 use thiserror::Error;
 
 use crate::broker::{Key, KeyFault};
@@ -32,6 +34,10 @@ pub(crate) enum StartFault {
     HostGone,
     #[error("the packet carries no order")]
     NoOrder,
+    #[error("the packet carries no journal")]
+    NoJournal,
+    #[error("the journal is not one that keeps its size")]
+    Journal(#[source] io::Error),
     #[error("reading the order")]
     ReadOrder(#[source] io::Error),
     #[error("the order is larger than {MAX_ORDER_BYTES} bytes")]
@@ -63,6 +69,7 @@ pub(crate) struct Start {
     pub(crate) stance: Stance,
     pub(crate) nat64: Option<Nat64Prefix>,
     pub(crate) resolver: Resolver,
+    pub(crate) journal: File,
     /// One per model of the broker.
     pub(crate) keys: Vec<Key>,
 }
@@ -88,6 +95,7 @@ pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     }
     let mut descriptors = descriptors.into_iter();
     let order = read_order(descriptors.next().ok_or(StartFault::NoOrder)?)?;
+    let journal = take_journal(descriptors.next().ok_or(StartFault::NoJournal)?)?;
     let stance = Stance::new(&order.reach).map_err(StartFault::Rule)?;
     let nat64 = order.nat64.as_deref().map(Nat64Prefix::parse).transpose().map_err(StartFault::Nat64)?;
     // In a static program the resolver's library finds its randomness through a file, so it must be made before there are
@@ -99,7 +107,19 @@ pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     if models != keys.len() {
         return Err(StartFault::KeyCount { models, keys: keys.len() });
     }
-    Ok(Start { order, stance, nat64, resolver, keys })
+    Ok(Start { order, stance, nat64, resolver, journal, keys })
+}
+
+/// The journal as it was agreed: its size is the host's to choose, and nobody's to change.
+fn take_journal(descriptor: OwnedFd) -> Result<File, StartFault> {
+    let fault = |errno: rustix::io::Errno| StartFault::Journal(errno.into());
+    let seals = rustix::fs::fcntl_get_seals(&descriptor).map_err(fault)?;
+    let size = rustix::fs::fstat(&descriptor).map_err(fault)?.st_size;
+    let fits = usize::try_from(size).is_ok_and(|size| size == JOURNAL_BYTES);
+    if !fits || !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
+        return Err(StartFault::Journal(io::ErrorKind::InvalidInput.into()));
+    }
+    Ok(File::from(descriptor))
 }
 
 fn read_order(descriptor: OwnedFd) -> Result<Order, StartFault> {

@@ -8,11 +8,14 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Child, Fork, Namespaces, exit_now, fork_into};
-use pond_wire::jail::Step;
+use pond_wire::jail::{Report, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::enter::tell;
 use crate::fault::{At, Failure};
+use crate::ground::{GROUND, Standing};
 use crate::inside;
 
 const STEP: Step = Step::CreateNamespaces;
@@ -36,7 +39,13 @@ impl Ahead {
         match fork_into(Namespaces::Outer, None).at(STEP)? {
             Fork::Child => {
                 drop(ours);
-                wait(theirs)
+                // Whoever waits long must not hold what others wait to see closed: another's socket, a lifeline, a disk.
+                let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+                let kept = [streams.as_slice(), &[theirs.as_fd()]].concat();
+                match pond_sys::fd::close_all_but(&kept) {
+                    Ok(()) => wait(theirs),
+                    Err(_fault) => exit_now(1),
+                }
             }
             Fork::Parent(process) => Ok(Self { to_it: Some(ours), process: Some(process) }),
         }
@@ -45,8 +54,27 @@ impl Ahead {
     /// The child's end of its socket goes to it, and the control group it is born in.
     pub(crate) fn bear(self, socket: OwnedFd, group: Option<&OwnedFd>) -> Result<Expected, Failure> {
         let descriptors: Vec<_> = [&socket].into_iter().chain(group).map(AsFd::as_fd).collect();
-        pond_sys::socket::send(self.socket()?, &[BEAR], &descriptors).at(STEP)?;
+        self.tell(BEAR, &descriptors)?;
         Ok(Expected(self))
+    }
+
+    pub(crate) fn tell(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+        match pond_sys::socket::send(self.socket()?, &[word], descriptors) {
+            // It has given up, and its own word says why.
+            Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.at(STEP),
+        }
+    }
+
+    pub(crate) fn process(&self) -> Result<&Child, Failure> {
+        self.process.as_ref().ok_or(Failure { step: STEP, errno: Errno::CHILD })
+    }
+
+    /// Whether it has said something before it was to bear anything, which is why it cannot.
+    pub(crate) fn has_given_up(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Some(socket) = &self.to_it else { return true };
+        poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)).map_or(true, |ready| ready > 0)
     }
 
     fn socket(&self) -> Result<&OwnedFd, Failure> {
@@ -70,15 +98,26 @@ fn await_end(process: &Child) {
 impl Expected {
     pub(crate) fn arrive(mut self) -> Result<Child, Failure> {
         let lost = Failure { step: STEP, errno: Errno::CONNRESET };
-        let mut said = [0; 8];
-        let (length, descriptors) = pond_sys::socket::receive(self.0.socket()?, &mut said).at(STEP)?;
-        let number = said.first_chunk().filter(|_| length == size_of::<i32>());
-        match (number.map(|raw| i32::from_ne_bytes(*raw)), descriptors.into_iter().next()) {
-            (Some(raw), Some(pidfd)) => {
-                self.0.process = None;
-                Ok(Child { pid: Pid::from_raw(raw).ok_or(lost)?, pidfd })
+        let mut said = [0; Report::BYTES];
+        let socket = self.0.socket()?;
+        let heard = match pond_sys::socket::receive(socket, &mut said) {
+            // It gave up without hearing our last word. That is told once, before what it had still said.
+            Err(fault) if fault.kind() == std::io::ErrorKind::ConnectionReset => {
+                pond_sys::socket::receive(socket, &mut said)
             }
-            (Some(errno), None) => Err(Failure { step: STEP, errno: Errno::from_raw_os_error(errno) }),
+            other => other,
+        };
+        let (length, descriptors) = heard.at(STEP)?;
+        let said = said.get(..length).unwrap_or_default();
+        match (descriptors.into_iter().next(), Report::decode(said)) {
+            (Some(pidfd), _) => {
+                let number = said.try_into().map(i32::from_ne_bytes).map_err(|_| lost)?;
+                self.0.process = None;
+                Ok(Child { pid: Pid::from_raw(number).ok_or(lost)?, pidfd })
+            }
+            (None, Ok(Report::Failed { step, errno })) => {
+                Err(Failure { step, errno: Errno::from_raw_os_error(errno) })
+            }
             (None, _) => Err(lost),
         }
     }
@@ -94,31 +133,53 @@ impl Expected {
 /// All capabilities, but only over namespaces of its own.
 fn wait(launcher: OwnedFd) -> ! {
     let ready = inside::get_ready();
-    let mut word = [0; 8];
-    let mut descriptors = match pond_sys::socket::receive(&launcher, &mut word) {
-        Ok((1, descriptors)) if word.first() == Some(&BEAR) => descriptors.into_iter(),
-        // Nobody wants it.
-        Ok(_) | Err(_) => exit_now(0),
-    };
-    let Some(socket) = descriptors.next() else { exit_now(1) };
-    let group = descriptors.next();
-    match fork_into(Namespaces::Inner, group.as_ref().map(AsFd::as_fd)) {
-        Ok(Fork::Child) => {
-            // Or the launcher would not hear that nobody is left to say anything.
-            drop(launcher);
-            inside::main(&socket, ready)
+    let mut standing = None;
+    loop {
+        let mut word = [0; 8];
+        let (said, mut descriptors) = match pond_sys::socket::receive(&launcher, &mut word) {
+            Ok((1, descriptors)) => (word.first().copied(), descriptors.into_iter()),
+            // Nobody wants it.
+            Ok(_) | Err(_) => exit_now(0),
+        };
+        let Some(first) = descriptors.next() else { exit_now(1) };
+        match said {
+            Some(GROUND) if standing.is_none() => match Standing::make(&first, &launcher) {
+                Ok(made) => standing = Some(made),
+                Err(failure) => give_up(&launcher, failure),
+            },
+            Some(BEAR) => bear(launcher, &first, descriptors.next().as_ref(), ready, standing),
+            _ => exit_now(1),
         }
-        Ok(Fork::Parent(child)) => say(&launcher, child.pid.as_raw_pid(), &[child.pidfd.as_fd()]),
-        Err(fault) => say(&launcher, fault.raw_os_error().unwrap_or(Errno::IO.raw_os_error()), &[]),
     }
 }
 
-/// The number of a process with its descriptor, or that of an error without one.
-fn say(launcher: &OwnedFd, number: i32, process: &[BorrowedFd<'_>]) -> ! {
-    match pond_sys::socket::send(launcher, &number.to_ne_bytes(), process) {
-        Ok(()) => exit_now(0),
-        Err(_gone) => exit_now(1),
+fn bear(
+    launcher: OwnedFd,
+    socket: &OwnedFd,
+    group: Option<&OwnedFd>,
+    ready: Result<inside::Ready, Failure>,
+    standing: Option<Standing>,
+) -> ! {
+    let namespaces = if standing.is_some() { Namespaces::Pids } else { Namespaces::Inner };
+    match fork_into(namespaces, group.map(AsFd::as_fd)).at(STEP) {
+        Ok(Fork::Child) => {
+            // Or the launcher would not hear that nobody is left to say anything.
+            drop(launcher);
+            inside::main(socket, ready, standing)
+        }
+        // The number of a process with its descriptor.
+        Ok(Fork::Parent(child)) => {
+            let number = child.pid.as_raw_pid().to_ne_bytes();
+            let said = pond_sys::socket::send(&launcher, &number, &[child.pidfd.as_fd()]);
+            exit_now(said.map_or(1, |()| 0))
+        }
+        Err(failure) => give_up(&launcher, failure),
     }
+}
+
+fn give_up(launcher: &OwnedFd, failure: Failure) -> ! {
+    tell(launcher.as_fd(), failure.report(), &[]);
+    exit_now(1)
 }
 
 #[cfg(test)]
@@ -141,6 +202,15 @@ mod tests {
         }
         drop(ahead);
         assert!(!is_there());
+    }
+
+    #[test]
+    fn it_holds_nothing_of_the_launcher() {
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        let _ahead = Ahead::make().unwrap();
+        drop(ours);
+        // Were there a copy, this would wait for ever.
+        assert_eq!(rustix::io::read(&theirs, &mut [0; 1]), Ok(0));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 
 use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
 use pond_wire::jail::{
-    CheckoutView, Console, Door, HOME, JailPlan, MOST_SHOWN, RootEntry, Start, Step, TmpfsCap, WORKSPACE,
+    CheckoutView, Console, Door, Duty, Ground, HOME, JailPlan, MOST_SHOWN, Program, RootEntry, Start, Step,
+    TmpfsCap, WORKSPACE,
 };
 use rustix::io::Errno;
 
@@ -24,7 +25,7 @@ const MOST_DOORS: usize = 31;
 pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
     let caps_bounded = [plan.tmp, plan.shm].into_iter().all(bounded);
     let scratch_bounded = match plan.scratch {
-        pond_wire::jail::Scratch::Ext4Image => true,
+        pond_wire::jail::Scratch::Ext4Image | pond_wire::jail::Scratch::KeptImage => true,
         pond_wire::jail::Scratch::Tmpfs(cap) => bounded(cap),
     };
     let checkout_named = match &plan.checkout {
@@ -40,20 +41,62 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && doors_are_sound(&plan.doors, plan.start)
         && scratch_bounded
         && checkout_named
-        && shown::directories(plan).count() <= MOST_SHOWN
+        && shown::directories(&plan.root).count() <= MOST_SHOWN
         && plan.root.iter().all(|entry| entry_is_sound(entry, plan.console))
         && plan.replaced.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
         && plan
             .home
             .iter()
             .all(|file| !file.path.is_empty() && is_plain_absolute(&format!("/{}", file.path)))
-        && !plan.program.argv.is_empty()
-        && plan.program.argv.iter().all(|argument| !argument.contains('\0'))
-        && plan.program.env.iter().all(|(name, value)| env_is_sound(name, value))
-        && plan.program.search.iter().all(|directory| is_plain_absolute(directory))
-        && is_plain_absolute(&plan.program.cwd)
+        && duty_is_sound(plan)
+        && mounts_are_sound(plan)
         && is_hostname(&plan.hostname);
     if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
+}
+
+/// A ground is for whoever comes: it has no terminal and nothing that could be written to.
+pub(crate) fn check_ground(ground: &Ground) -> Result<(), Failure> {
+    let is_for_anybody = |entry: &RootEntry| {
+        !matches!(entry, RootEntry::Throwaway { .. } | RootEntry::Mount { .. })
+            && entry_is_sound(entry, Console::Pipes)
+    };
+    let sound = bounded(ground.shm)
+        && is_hostname(&ground.hostname)
+        && shown::directories(&ground.root).count() <= MOST_SHOWN
+        && ground.root.iter().all(is_for_anybody);
+    if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
+}
+
+/// A program of its own, or a terminal's place for those to come: what pid 1 serves never has the plan's streams.
+fn duty_is_sound(plan: &JailPlan) -> bool {
+    match (plan.duty, plan.console) {
+        (Duty::Once, Console::Pipes | Console::Terminal { .. }) => program_is_sound(&plan.program),
+        (Duty::Serve, Console::Terminal { .. }) => plan.program.argv.is_empty(),
+        (Duty::Serve, Console::Pipes) => false,
+    }
+}
+
+/// In a workspace that is a view of somebody's checkout nothing is mounted: its directories are not ours to make.
+fn mounts_are_sound(plan: &JailPlan) -> bool {
+    let in_workspace = |entry: &RootEntry| match entry {
+        RootEntry::Mount { path, .. } => is_at_or_below(path, WORKSPACE),
+        RootEntry::Bind { .. }
+        | RootEntry::Throwaway { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::File { .. }
+        | RootEntry::Device { .. } => false,
+    };
+    plan.checkout == CheckoutView::Empty || !plan.root.iter().any(in_workspace)
+}
+
+/// One program, by the same rules as a plan's.
+pub(crate) fn program_is_sound(program: &Program) -> bool {
+    !program.argv.is_empty()
+        && program.argv.iter().all(|argument| !argument.contains('\0'))
+        && program.env.iter().all(|(name, value)| env_is_sound(name, value))
+        && program.search.iter().all(|directory| is_plain_absolute(directory))
+        && is_plain_absolute(&program.cwd)
 }
 
 /// Each door once, few enough for one packet, and a job that waits until somebody serves them.
@@ -75,13 +118,24 @@ fn bounded(cap: TmpfsCap) -> bool {
 
 fn entry_is_sound(entry: &RootEntry, console: Console) -> bool {
     let path = entry.path();
-    let outside_reserved = !RESERVED.iter().any(|reserved| is_at_or_below(path, reserved));
+    let outside_reserved = match entry {
+        // Its place on the job's own disk is made and looked at before it lands there.
+        RootEntry::Mount { .. } if is_at_or_below(path, WORKSPACE) => true,
+        RootEntry::Mount { .. }
+        | RootEntry::Bind { .. }
+        | RootEntry::Throwaway { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::File { .. }
+        | RootEntry::Device { .. } => !RESERVED.iter().any(|reserved| is_at_or_below(path, reserved)),
+    };
     let source_is_sound = match entry {
         RootEntry::Bind { source, .. } => is_plain_absolute(source) && source != "/",
         RootEntry::Throwaway { source, .. } => {
             source.as_deref().is_none_or(|source| is_plain_absolute(source) && source != "/")
         }
         RootEntry::Device { source, .. } => device_is_sound(source, console),
+        RootEntry::Mount { source, .. } => is_plain_absolute(&source.path) && source.path != "/",
         RootEntry::Directory { .. } | RootEntry::Symlink { .. } | RootEntry::File { .. } => true,
     };
     is_plain_absolute(path) && path != "/" && outside_reserved && source_is_sound
@@ -102,7 +156,7 @@ fn is_plain_absolute(path: &str) -> bool {
         && (rest.is_empty() || rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".."))
 }
 
-fn is_at_or_below(path: &str, reserved: &str) -> bool {
+pub(crate) fn is_at_or_below(path: &str, reserved: &str) -> bool {
     path.strip_prefix(reserved).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -3,7 +3,7 @@
 //! Each attempt is something a hostile program would do first. All must fail; one that succeeds means that a control was
 //! accepted and is not enforced, and the job never runs.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_wire::jail::Step;
 use rustix::fs::{Access, CWD, FileType, Mode, OFlags};
@@ -13,12 +13,15 @@ use rustix::process::Pid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::fault::Failure;
+use crate::terminal::MULTIPLEXER;
 
 /// Names the layer through the errno it reports: `EISNAM` for a confinement that is not there has no other meaning here.
 const BREACH: Errno = Errno::ISNAM;
 
 /// More than pid 1 ever has open, counted from zero.
 const DESCRIPTORS_OF_INIT: u32 = 32;
+/// Where its own streams are: they were the first it opened.
+const DESCRIPTORS_OF_SERVER: u32 = 8;
 
 pub(crate) fn confirm(report: BorrowedFd<'_>) -> Result<(), Failure> {
     let forbidden = [
@@ -38,15 +41,19 @@ fn opens_any_descriptor_of_init() -> bool {
     (0..DESCRIPTORS_OF_INIT).any(opens_descriptor_of_init)
 }
 
-/// In whichever direction: gVisor shows the job which ones there are. The other ends of its own pipes are its own.
+/// In whichever direction: gVisor shows the job which ones there are. The other ends of its own pipes are its own, and the device
+/// that makes terminals is everybody's: opening it again makes another one.
 fn opens_descriptor_of_init(number: u32) -> bool {
     let path = format!("/proc/1/fd/{number}");
-    let open = |flags| rustix::fs::openat(CWD, &path, flags | OFlags::NONBLOCK, Mode::empty()).ok();
-    let own = || [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(file);
-    [OFlags::RDONLY, OFlags::WRONLY]
-        .into_iter()
-        .filter_map(open)
-        .any(|opened| !own().contains(&file(opened.as_fd())))
+    let open =
+        |flags| rustix::fs::openat(CWD, &path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty()).ok();
+    let maker = rustix::fs::stat(MULTIPLEXER).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(file);
+    let is_known = |opened: &OwnedFd| {
+        let opened = file(opened.as_fd());
+        opened.is_some() && (own.contains(&opened) || opened == maker)
+    };
+    [OFlags::RDONLY, OFlags::WRONLY].into_iter().filter_map(open).any(|opened| !is_known(&opened))
 }
 
 /// Which file a descriptor leads to; nothing for one that cannot be looked at.
@@ -61,6 +68,28 @@ pub(crate) fn confirm_on_gvisor(report: BorrowedFd<'_>) -> Result<(), Failure> {
         return Err(Failure { step: Step::Confirm, errno: BREACH });
     }
     confirm_anywhere(report)
+}
+
+/// The same where pid 1 serves: it also has the ends of other programs' pipes, which are the same user's. The engine's streams are
+/// nobody's but its own.
+pub(crate) fn confirm_among_others(engines: [&OwnedFd; 2]) -> Result<(), Failure> {
+    let own = engines.map(|stream| file(stream.as_fd()));
+    let opens = |number: u32| {
+        let path = format!("/proc/1/fd/{number}");
+        let open = |flags| {
+            let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+            rustix::fs::openat(CWD, &path, flags, Mode::empty()).ok()
+        };
+        [OFlags::RDONLY, OFlags::WRONLY].into_iter().filter_map(open).any(|opened| {
+            let opened = file(opened.as_fd());
+            opened.is_none() || own.contains(&opened)
+        })
+    };
+    if (0..DESCRIPTORS_OF_SERVER).any(opens) {
+        return Err(Failure { step: Step::Confirm, errno: BREACH });
+    }
+    let [_, to_pond] = engines;
+    confirm_anywhere(to_pond.as_fd())
 }
 
 fn confirm_anywhere(report: BorrowedFd<'_>) -> Result<(), Failure> {

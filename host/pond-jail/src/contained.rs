@@ -5,13 +5,15 @@
 //! engine cannot express (Landlock, the exact filter) is added by the child just before it becomes the job, tried, and
 //! without it there is no job.
 
+mod serving;
+
 use std::os::fd::{AsFd, OwnedFd};
 
-use pond_init::{Relay, relay, say, tell};
+use pond_init::{Announcer, Relay, Window, relay, say, tell};
 use pond_sys::process::{exit_now, fork_plainly};
 use pond_sys::seccomp;
 use pond_wire::contained::{Evidence, Header, Kernel, Kind, Landlock, Order, Transfer};
-use pond_wire::jail::{CheckoutView, Identity, JOB_ID, JailPlan, Report, Step, WORKSPACE};
+use pond_wire::jail::{CheckoutView, Duty, Identity, JOB_ID, JailPlan, Report, Step, WORKSPACE};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -19,6 +21,7 @@ use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
 
 use crate::check::check;
 use crate::fault::{At, Failure};
+use crate::terminal::{self, Terminal};
 use crate::writable::restrict_files;
 use crate::{confirm, inside, job};
 
@@ -35,14 +38,24 @@ struct Started {
     filter: seccomp::Filter,
     input: OwnedFd,
     outputs: Vec<(Kind, OwnedFd)>,
+    window: Option<Window>,
     kept: Option<&'static str>,
+}
+
+/// What is left to do for pid 1.
+enum Duties {
+    /// A job runs.
+    Relay(Started),
+    /// None runs yet.
+    Serve(Box<Order>, OwnedFd),
 }
 
 /// Never returns to the caller's code.
 pub fn contained() -> ! {
     let Ok(streams) = take_streams() else { exit_now(1) };
     match begin(&streams) {
-        Ok(started) => relay(Relay {
+        Ok(Duties::Serve(order, child_events)) => serving::serve(&order, &streams, &child_events),
+        Ok(Duties::Relay(started)) => relay(Relay {
             job: started.job,
             child_events: started.child_events,
             filter: started.filter,
@@ -50,6 +63,7 @@ pub fn contained() -> ! {
             to_pond: streams.to_pond,
             input: Some(started.input),
             outputs: started.outputs,
+            window: started.window,
             kept: started.kept,
         }),
         Err(failure) => {
@@ -67,7 +81,7 @@ fn take_streams() -> Result<Streams, Errno> {
     Ok(Streams { from_pond, to_pond })
 }
 
-fn begin(streams: &Streams) -> Result<Started, Failure> {
+fn begin(streams: &Streams) -> Result<Duties, Failure> {
     let for_job = seccomp::compile(seccomp::Profile::Workload);
     let seen =
         serde_json::to_vec(&evidence()).map_err(|_| Failure { step: Step::Announce, errno: Errno::INVAL })?;
@@ -82,20 +96,84 @@ fn begin(streams: &Streams) -> Result<Started, Failure> {
         // It lets nobody change some of them, and has them from the engine.
         Kernel::Gvisor => become_job_user(&order.plan)?,
     }
-    let kept = kept(&order);
-    // To hand files over it needs what the job needs to make them, and no more.
-    let for_itself = if kept.is_some() { seccomp::Profile::Workload } else { seccomp::Profile::Init };
-    let filter = seccomp::compile(for_itself);
+    match order.plan.duty {
+        Duty::Once => start(&order, streams, &for_job, child_events).map(Duties::Relay),
+        Duty::Serve => {
+            tell(&streams.to_pond, Report::Prepared);
+            hear(&streams.from_pond, Kind::Go)?;
+            Ok(Duties::Serve(Box::new(order), child_events))
+        }
+    }
+}
+
+/// The one job of a plan.
+fn start(
+    order: &Order,
+    streams: &Streams,
+    for_job: &seccomp::Filter,
+    child_events: OwnedFd,
+) -> Result<Started, Failure> {
+    let kept = kept(order);
+    let terminal = terminal::open_on(order.plan.console, order.kernel)?;
+    // To hand files over or to size a terminal it needs what the job needs to make them, and no more.
+    let needs_more = kept.is_some() || terminal.is_some();
+    let filter =
+        seccomp::compile(if needs_more { seccomp::Profile::Workload } else { seccomp::Profile::Init });
     tell(&streams.to_pond, Report::Prepared);
     hear(&streams.from_pond, Kind::Go)?;
-    let [stdin, stdout, stderr] = [pipe()?, pipe()?, pipe()?];
-    let theirs = [stdin.0, stdout.1, stderr.1];
-    let Some(pid) = fork_plainly().at(Step::ForkJob)? else { become_job(&order, &theirs, &for_job, streams) };
-    for ours in [&stdin.1, &stdout.0, &stderr.0] {
+    let Ends { input, outputs, theirs } = Ends::new(terminal)?;
+    let Some(pid) = fork_plainly().at(Step::ForkJob)? else { become_job(order, &theirs, for_job, streams) };
+    for ours in outputs.iter().map(|(_, output)| output).chain([&input]) {
         rustix::io::ioctl_fionbio(ours, true).at(Step::ForkJob)?;
     }
-    let outputs = vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)];
-    Ok(Started { job: pid, child_events, filter, input: stdin.1, outputs, kept })
+    let announcer = announcer(order.kernel);
+    let window = theirs.terminal().map(|end| Window { end, announcer });
+    Ok(Started { job: pid, child_events, filter, input, outputs, window, kept })
+}
+
+/// Who tells programs that their terminal has another size.
+fn announcer(kernel: Kernel) -> Announcer {
+    match kernel {
+        Kernel::Host | Kernel::Machine => Announcer::Kernel,
+        Kernel::Gvisor => Announcer::PidOne,
+    }
+}
+
+/// Both sides of the job's streams.
+struct Ends {
+    input: OwnedFd,
+    outputs: Vec<(Kind, OwnedFd)>,
+    theirs: Theirs,
+}
+
+/// The job's own side.
+enum Theirs {
+    Pipes([OwnedFd; 3]),
+    Terminal(OwnedFd),
+}
+
+impl Theirs {
+    /// Kept by pid 1, so that the other end sees no hang-up while the job closes and reopens its own.
+    fn terminal(self) -> Option<OwnedFd> {
+        match self {
+            Self::Pipes(_) => None,
+            Self::Terminal(end) => Some(end),
+        }
+    }
+}
+
+impl Ends {
+    fn new(terminal: Option<Terminal>) -> Result<Self, Failure> {
+        if let Some(Terminal { master, job_end }) = terminal {
+            let input = rustix::io::fcntl_dupfd_cloexec(&master, 3).at(Step::Terminal)?;
+            let outputs = vec![(Kind::Stdout, master)];
+            return Ok(Self { input, outputs, theirs: Theirs::Terminal(job_end) });
+        }
+        let [stdin, stdout, stderr] = [pipe()?, pipe()?, pipe()?];
+        let outputs = vec![(Kind::Stdout, stdout.0), (Kind::Stderr, stderr.0)];
+        let theirs = Theirs::Pipes([stdin.0, stdout.1, stderr.1]);
+        Ok(Self { input: stdin.1, outputs, theirs })
+    }
 }
 
 /// The directory that pond gets at the end: where it cannot see the job's copy itself, and there is one to change.
@@ -134,9 +212,9 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
 }
 
 /// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
-fn become_job(order: &Order, streams: &[OwnedFd; 3], filter: &seccomp::Filter, pond: &Streams) -> ! {
+fn become_job(order: &Order, streams: &Theirs, filter: &seccomp::Filter, pond: &Streams) -> ! {
     let failure = match confine(order, streams, filter, pond) {
-        Ok(program) => job::exec(&order.plan, &program),
+        Ok(program) => job::exec(&order.plan.program, &program),
         Err(failure) => failure,
     };
     tell(&pond.to_pond, failure.report());
@@ -146,15 +224,18 @@ fn become_job(order: &Order, streams: &[OwnedFd; 3], filter: &seccomp::Filter, p
 /// As for a native job, less what the engine has done already: identity, capabilities and the root.
 fn confine(
     order: &Order,
-    streams: &[OwnedFd; 3],
+    streams: &Theirs,
     filter: &seccomp::Filter,
     pond: &Streams,
 ) -> Result<pond_sys::process::Program, Failure> {
     let plan = &order.plan;
-    let program = job::prepare(plan)?;
+    let program = job::prepare(&plan.program)?;
     rustix::process::setsid().at(Step::DropIdentity)?;
     pond_sys::signal::reset_all().at(Step::DropIdentity)?;
-    job::take_streams(Some(streams), None)?;
+    match streams {
+        Theirs::Pipes(pipes) => job::take_streams(Some(pipes), None)?,
+        Theirs::Terminal(end) => job::take_streams(None, Some(end))?,
+    }
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::chdir(plan.program.cwd.as_str()).at(Step::MountWorkspace)?;
     rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges)?;
@@ -171,7 +252,10 @@ fn confine(
         }
         Landlock::Absent => {
             seccomp::install(filter).at(Step::Seccomp)?;
-            confirm::confirm_on_gvisor(pond.to_pond.as_fd())
+            match order.plan.duty {
+                Duty::Once => confirm::confirm_on_gvisor(pond.to_pond.as_fd()),
+                Duty::Serve => confirm::confirm_among_others([&pond.from_pond, &pond.to_pond]),
+            }
         }
     };
     tried.map(|()| program)

@@ -23,21 +23,26 @@ const STEP: Step = Step::MountScratch;
 /// A fresh filesystem of any size pond offers has far less than this; more means the template is not ours.
 const MAX_TEMPLATE_BYTES: u64 = 64 << 20;
 
-/// An empty sparse file, and one of the same size with a fresh filesystem in it.
+/// An empty sparse file, and one of the same size with a fresh filesystem in it; or a file that has one already.
 pub(crate) struct Disk {
     pub(crate) image: OwnedFd,
-    pub(crate) template: OwnedFd,
+    pub(crate) template: Option<OwnedFd>,
 }
 
 /// A disk in the making. Letting go of it ends its maker, and waits until that is gone.
 pub(crate) struct Ordered {
     maker: Child,
     comes: OwnedFd,
+    of: Disk,
 }
 
 impl Ordered {
-    /// The disk, once it is made.
+    /// The disk, once it is made. One that was ordered long ago may have failed for a reason that is none by now.
     pub(crate) fn collect(&self) -> Result<OwnedFd, Failure> {
+        self.made().or_else(|_failed| self.of.attach()?.mount())
+    }
+
+    fn made(&self) -> Result<OwnedFd, Failure> {
         let lost = Failure { step: STEP, errno: Errno::CONNRESET };
         let mut said = [0; 64];
         let (length, mounts) = pond_sys::socket::receive(&self.comes, &mut said).at(STEP)?;
@@ -62,6 +67,11 @@ impl Drop for Ordered {
 }
 
 impl Disk {
+    /// As its files arrive: one that was kept has a filesystem, and comes without a template.
+    pub(crate) fn from<E>(kept: bool, mut next: impl FnMut() -> Result<OwnedFd, E>) -> Result<Self, E> {
+        Ok(Self { image: next()?, template: if kept { None } else { Some(next()?) } })
+    }
+
     /// Has it made by a process of its own.
     pub(crate) fn order(self) -> Result<Ordered, Failure> {
         let (comes, goes) = pond_sys::socket::pair().at(STEP)?;
@@ -74,41 +84,43 @@ impl Disk {
                 }
                 exit_now(0)
             }
-            Fork::Parent(maker) => Ok(Ordered { maker, comes }),
+            Fork::Parent(maker) => Ok(Ordered { maker, comes, of: self }),
         }
     }
 
-    /// A device with a fresh filesystem on it.
+    /// A device with a filesystem on it.
     pub(crate) fn attach(&self) -> Result<LoopDevice, Failure> {
         let device = attach_loop(&self.image)?;
-        self.fill(&device.open)?;
+        if let Some(template) = &self.template {
+            fill(template, &device.open)?;
+        }
         Ok(device)
     }
+}
 
-    /// Copies what the template holds and leaves the rest a hole.
-    fn fill(&self, device: &OwnedFd) -> Result<(), Failure> {
-        let mut buffer = vec![0; 32 << 10];
-        let (mut offset, mut copied) = (0, 0);
-        loop {
-            offset = match seek(&self.template, SeekFrom::Data(offset)) {
-                Err(Errno::NXIO) => return Ok(()),
-                other => other.at(STEP)?,
-            };
-            let hole = seek(&self.template, SeekFrom::Hole(offset)).at(STEP)?;
-            copied += hole - offset;
-            if copied > MAX_TEMPLATE_BYTES {
-                return Err(Failure { step: STEP, errno: Errno::FBIG });
+/// Copies what the template holds and leaves the rest a hole.
+fn fill(template: &OwnedFd, device: &OwnedFd) -> Result<(), Failure> {
+    let mut buffer = vec![0; 32 << 10];
+    let (mut offset, mut copied) = (0, 0);
+    loop {
+        offset = match seek(template, SeekFrom::Data(offset)) {
+            Err(Errno::NXIO) => return Ok(()),
+            other => other.at(STEP)?,
+        };
+        let hole = seek(template, SeekFrom::Hole(offset)).at(STEP)?;
+        copied += hole - offset;
+        if copied > MAX_TEMPLATE_BYTES {
+            return Err(Failure { step: STEP, errno: Errno::FBIG });
+        }
+        while offset < hole {
+            let length = buffer.len().min(usize::try_from(hole - offset).unwrap_or(usize::MAX));
+            let block = buffer.get_mut(..length).unwrap_or_default();
+            let read = pread(template, &mut *block, offset).at(STEP)?;
+            let written = pwrite(device, block.get(..read).unwrap_or_default(), offset).at(STEP)?;
+            if written == 0 {
+                return Err(Failure { step: STEP, errno: Errno::IO });
             }
-            while offset < hole {
-                let length = buffer.len().min(usize::try_from(hole - offset).unwrap_or(usize::MAX));
-                let block = buffer.get_mut(..length).unwrap_or_default();
-                let read = pread(&self.template, &mut *block, offset).at(STEP)?;
-                let written = pwrite(device, block.get(..read).unwrap_or_default(), offset).at(STEP)?;
-                if written == 0 {
-                    return Err(Failure { step: STEP, errno: Errno::IO });
-                }
-                offset += written as u64;
-            }
+            offset += written as u64;
         }
     }
 }
@@ -171,13 +183,13 @@ mod tests {
     #[test]
     fn blocks_are_copied_and_holes_stay_holes() {
         const SIZE: usize = 1 << 20;
-        let disk = Disk { image: sparse(SIZE as u64), template: sparse(SIZE as u64) };
+        let (image, template) = (sparse(SIZE as u64), sparse(SIZE as u64));
         for (offset, length) in [(0, 100_000), (512 << 10, 1), (SIZE as u64 - 4096, 4096)] {
-            pwrite(&disk.template, &vec![7; length], offset).unwrap();
+            pwrite(&template, &vec![7; length], offset).unwrap();
         }
-        disk.fill(&disk.image).unwrap();
-        assert_eq!(content(&disk.image, SIZE), content(&disk.template, SIZE));
-        assert_eq!(seek(&disk.image, SeekFrom::Hole(0)), seek(&disk.template, SeekFrom::Hole(0)));
+        fill(&template, &image).unwrap();
+        assert_eq!(content(&image, SIZE), content(&template, SIZE));
+        assert_eq!(seek(&image, SeekFrom::Hole(0)), seek(&template, SeekFrom::Hole(0)));
     }
 
     #[test]
@@ -186,7 +198,7 @@ mod tests {
         for block in 0..=MAX_TEMPLATE_BYTES / 4096 {
             pwrite(&template, &[1], block * 4096).unwrap();
         }
-        let disk = Disk { image: sparse(MAX_TEMPLATE_BYTES + 4096), template };
-        assert_eq!(disk.fill(&disk.image), Err(Failure { step: STEP, errno: Errno::FBIG }));
+        let image = sparse(MAX_TEMPLATE_BYTES + 4096);
+        assert_eq!(fill(&template, &image), Err(Failure { step: STEP, errno: Errno::FBIG }));
     }
 }

@@ -7,12 +7,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::Child;
-use pond_wire::jail::{Identity, JailPlan, Report, Scratch, Step};
+use pond_wire::jail::{Identity, Report, Scratch, Step};
 use rustix::io::Errno;
 
 use crate::ahead::{Ahead, Expected};
 use crate::disk::{Disk, Ordered};
 use crate::fault::{At, Failure};
+use crate::ground::{Footing, Laid, Stand};
 use crate::request::{Groundwork, Launch};
 use crate::storage::{Builder, Storage};
 use crate::{idmap, inside, request, storage};
@@ -22,13 +23,30 @@ pub(crate) struct Prepared {
     child: Expected,
     to_child: OwnedFd,
     disk: Option<Ordered>,
+    /// What it stands on, if that was there before it.
+    footing: Option<Footing>,
 }
 
 pub(crate) fn prepare(ahead: Ahead, groundwork: Groundwork) -> Result<Prepared, Failure> {
+    begin(ahead, groundwork, None, None)
+}
+
+/// On a ground that was laid before, with the disk that was laid with it unless another comes.
+pub(crate) fn prepare_on(laid: Laid, groundwork: Groundwork) -> Result<Prepared, Failure> {
+    let (Stand { ahead, footing }, disk) = laid.take()?;
+    begin(ahead, groundwork, Some(footing), disk)
+}
+
+fn begin(
+    ahead: Ahead,
+    groundwork: Groundwork,
+    footing: Option<Footing>,
+    disk: Option<Ordered>,
+) -> Result<Prepared, Failure> {
     let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
     let child = ahead.bear(theirs, groundwork.group.as_ref())?;
     match groundwork.disk.map(Disk::order).transpose() {
-        Ok(disk) => Ok(Prepared { child, to_child: ours, disk }),
+        Ok(ordered) => Ok(Prepared { child, to_child: ours, disk: ordered.or(disk), footing }),
         Err(failure) => {
             drop(ours);
             child.send_away();
@@ -54,41 +72,41 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: Report, descriptors: &[Borrowed
 
 /// Gives the child its identity, its orders and its disk. If any of it fails the closed socket ends the child.
 fn attempt(prepared: Prepared, launch: &Launch) -> Result<(), Failure> {
-    let Prepared { child, to_child, disk } = prepared;
+    let Prepared { child, to_child, disk, mut footing } = prepared;
     let plan = request::plan_of(&launch.plan)?;
+    let (rest, owners) = match &mut footing {
+        Some(footing) => footing.bear(&plan)?,
+        None => (plan.root.as_slice(), None),
+    };
     let child: Child = child.arrive()?;
     tell(launch.report.as_fd(), Report::Started, &[child.pidfd.as_fd()]);
     match plan.identity {
         Identity::Range { .. } if !rustix::process::geteuid().is_root() => {
             return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
         }
-        Identity::Range { base, .. } => idmap::write_range(&child, base)?,
-        Identity::Single { .. } => {}
+        Identity::Range { base, .. } if footing.is_none() => idmap::write_range(&child, base)?,
+        Identity::Range { .. } | Identity::Single { .. } => {}
     }
     pond_sys::socket::send(&to_child, &[inside::ORDERS], &launch.descriptors()).at(Step::WriteIdMaps)?;
-    match Builder::of(plan.identity) {
-        Builder::Inside => Ok(()),
-        Builder::Host { .. } => send_storage(&plan, launch, disk, &to_child),
-    }
-}
-
-fn send_storage(
-    plan: &JailPlan,
-    launch: &Launch,
-    disk: Option<Ordered>,
-    to_child: &OwnedFd,
-) -> Result<(), Failure> {
     let made = || match (plan.scratch, &disk) {
-        (Scratch::Ext4Image, Some(disk)) => disk.collect(),
+        (Scratch::Ext4Image | Scratch::KeptImage, Some(disk)) => disk.collect(),
         (Scratch::Tmpfs(cap), None) => storage::scratch(cap),
-        (Scratch::Ext4Image, None) | (Scratch::Tmpfs(_), Some(_)) => {
+        (Scratch::Ext4Image | Scratch::KeptImage, None) | (Scratch::Tmpfs(_), Some(_)) => {
             Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
         }
     };
-    let Storage { shown, workspace, home, upper, spent } =
-        storage::build(plan, made, launch.checkout.as_fd())?;
-    let storage = [&workspace, &home, &upper];
-    let mounts: Vec<_> = storage.into_iter().chain(&shown).chain(&spent).map(AsFd::as_fd).collect();
+    match Builder::of(plan.identity) {
+        Builder::Inside => Ok(()),
+        Builder::Host { .. } => {
+            let storage = storage::build(&plan, rest, owners, made, launch.checkout.as_fd())?;
+            send_storage(&storage, &to_child)
+        }
+    }
+}
+
+fn send_storage(storage: &Storage, to_child: &OwnedFd) -> Result<(), Failure> {
+    let own = [&storage.workspace, &storage.home, &storage.upper].into_iter().chain(&storage.shown);
+    let mounts: Vec<_> = own.chain(&storage.spent).map(AsFd::as_fd).collect();
     match pond_sys::socket::send(to_child, &[inside::STORAGE], &mounts) {
         // The child failed at its own half and has said so already.
         Err(fault) if fault.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => Ok(()),

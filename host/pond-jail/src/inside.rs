@@ -7,16 +7,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
-use pond_wire::jail::{Identity, JailPlan, Report, Rlimits, Scratch, Start, Step};
+use pond_wire::jail::{Duty, Identity, Report, Rlimits, RootEntry, Scratch, Start, Step};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
 
 use crate::enter::tell;
 use crate::fault::{At, Failure};
+use crate::ground::Standing;
+use crate::job::{Filter, Job};
 use crate::request::{self, Launch, Order};
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
-use crate::{doors, home, idmap, job, root, shown, storage, terminal};
+use crate::{doors, home, idmap, job, root, serving, shown, storage, terminal};
 
 /// The parent's word that the identity stands; the launch travels along.
 pub(crate) const ORDERS: u8 = 1;
@@ -29,15 +31,19 @@ pub(crate) struct Ready {
     for_init: seccomp::Filter,
 }
 
-pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>) -> ! {
+pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>, standing: Option<Standing>) -> ! {
+    // On a ground there is something to do before anything of a job is known.
+    let standing =
+        standing.map(|standing| root::show_processes(&standing.root).map(|()| standing)).transpose();
     // Without orders there is nobody to tell why not.
     let Ok(orders) = hear(parent, ORDERS, Step::ReadPlan) else { exit_now(0) };
     let Some(Launch { plan, report, checkout, rest }) = Launch::from_descriptors(orders) else { exit_now(1) };
     let order = request::plan_of(&plan).and_then(|plan| request::order(plan, checkout, rest));
     let order = order.unwrap_or_else(|failure| give_up(&report, failure));
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
-    match ready.and_then(|ready| enter(&order, ready, parent, report.as_fd())) {
-        Ok(started) => pond_init::watch(&started, &order.lifeline, report),
+    match ready.and_then(|ready| enter(&order, ready, standing?, parent, report.as_fd())) {
+        Ok(Duties::Watch(started)) => pond_init::watch(&started, &order.lifeline, report),
+        Ok(Duties::Serve(child_events)) => serving::serve(&order, child_events, report),
         Err(failure) => give_up(&report, failure),
     }
 }
@@ -59,35 +65,69 @@ pub(crate) fn get_ready() -> Result<Ready, Failure> {
     })
 }
 
+/// What is left to do for pid 1.
+enum Duties {
+    /// A job runs.
+    Watch(pond_init::Started),
+    /// None runs yet.
+    Serve(OwnedFd),
+}
+
 // tidy: privileged sequence
 fn enter(
     order: &Order,
     ready: Ready,
+    standing: Option<Standing>,
     parent: &OwnedFd,
     report: BorrowedFd<'_>,
-) -> Result<pond_init::Started, Failure> {
+) -> Result<Duties, Failure> {
     let plan = &order.plan;
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
     enter_groups(&order.groups)?;
     // 2. The host's files and devices that will be visible are opened with the identity this process was born with.
-    let sources = root::open_sources(plan)?;
-    // 3. The parent has given this process its ids.
-    take_identity(plan)?;
+    let rest = standing.as_ref().map_or(Ok(plan.root.as_slice()), |standing| standing.rest(plan))?;
+    let mut sources = root::open_sources(rest)?;
+    // 3. The parent has given this process its ids, or whoever laid the ground has.
+    let has_ground = standing.is_some();
+    if !has_ground {
+        map_own_id(plan.identity)?;
+        rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
+    }
+    take_identity(plan.identity)?;
     // 4. Only now is our group the right root for a cgroup namespace.
     pond_sys::process::unshare_cgroup().at(Step::CgroupNamespace)?;
     rustix::process::setsid().at(Step::CgroupNamespace)?;
-    rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Hostname)?;
     doors::open(&plan.doors, report)?;
     // 5. The root, then the disk, then the point of no return: the host's tree is gone from this namespace.
-    let new_root = root::build(plan, sources)?;
-    let storage = receive_storage(order, parent)?;
-    root::enter(plan, &new_root, &storage)?;
+    let (new_root, mut spent) = match standing {
+        Some(standing) => (standing.root, standing.spent),
+        None => {
+            let root = root::build(rest, plan.shm, &mut sources)?;
+            root::show_processes(&root)?;
+            (root, Vec::new())
+        }
+    };
+    root::make_own(&new_root, plan)?;
+    let storage = receive_storage(order, rest, parent)?;
+    if has_ground {
+        root::place_all(&new_root, rest, &mut sources)?;
+    }
+    drop(sources);
+    root::move_in(&new_root, &storage)?;
+    root::hang(&new_root, rest, &storage.shown)?;
+    root::close(&new_root)?;
+    spent.extend(storage.spent);
+    root::leave_host(&new_root, &spent)?;
     drop(new_root);
     home::furnish(plan)?;
-    let terminal = terminal::open(plan.console)?;
+    let terminal = match plan.duty {
+        Duty::Once => terminal::open(plan.console)?,
+        // Each job gets one of its own, when it asks for one.
+        Duty::Serve => None,
+    };
     // 6. The asking side learns where to read results, and may hold the job back until its own half is ready.
-    announce(report, &storage, terminal.as_ref())?;
-    drop(storage);
+    announce(report, plan.duty, (&storage.workspace, &storage.upper), terminal.as_ref())?;
+    drop((storage.workspace, storage.upper, storage.home, storage.shown, spent));
     let terminal = terminal.map(|made| made.job_end);
     if plan.start == Start::OnGo {
         await_go(report)?;
@@ -95,8 +135,13 @@ fn enter(
     // 7. Limits that children inherit, then the job itself.
     set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
+    if plan.duty == Duty::Serve {
+        // Or, where jobs are to come, what it takes to make each of them and to end it, under the filter they will have.
+        serving::guard(&ready.for_job, &[report, order.lifeline.as_fd(), child_events.as_fd()])?;
+        return Ok(Duties::Serve(child_events));
+    }
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
-        Fork::Child => job::run(order, terminal.as_ref(), &ready.for_job, report),
+        Fork::Child => become_job(order, terminal.as_ref(), &ready.for_job, report),
         Fork::Parent(child) => child.pid,
     };
     // 8. Init keeps no power and no descriptor it does not need: it waits, reaps and reports.
@@ -105,7 +150,20 @@ fn enter(
     let kept = [report, order.lifeline.as_fd(), child_events.as_fd()];
     let kept: Vec<_> = kept.into_iter().chain(terminal.as_ref().map(AsFd::as_fd)).collect();
     pond_sys::fd::close_all_but(&kept).at(Step::GuardInit)?;
-    Ok(pond_init::Started { job, child_events, filter: ready.for_init, terminal })
+    Ok(Duties::Watch(pond_init::Started { job, child_events, filter: ready.for_init, terminal }))
+}
+
+/// In the forked child, which becomes the job, or says why not and exits.
+fn become_job(
+    order: &Order,
+    terminal: Option<&OwnedFd>,
+    filter: &seccomp::Filter,
+    report: BorrowedFd<'_>,
+) -> ! {
+    let (plan, pipes, filter) = (&order.plan, order.stdio.as_ref(), Filter::Install(filter));
+    let failure = job::run(&Job { plan, program: &plan.program, pipes, terminal, filter }, report);
+    tell(report, failure.report(), &[]);
+    exit_now(1)
 }
 
 /// A thread that moves itself needs no lock that waits for every processor of the host; one that is moved does.
@@ -116,7 +174,7 @@ fn enter_groups(tasks: &[OwnedFd]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {
+pub(crate) fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {
     let mut word = [0; 8];
     let (length, descriptors) = pond_sys::socket::receive(parent, &mut word).at(step)?;
     match word.first() {
@@ -125,53 +183,63 @@ fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Fail
     }
 }
 
-fn take_identity(plan: &JailPlan) -> Result<(), Failure> {
+/// An ordinary user's sandbox maps the one id it has, from inside.
+pub(crate) fn map_own_id(identity: Identity) -> Result<(), Failure> {
+    match identity {
+        Identity::Range { .. } => Ok(()),
+        Identity::Single { uid, gid } => idmap::write_single(uid, gid),
+    }
+}
+
+pub(crate) fn take_identity(identity: Identity) -> Result<(), Failure> {
     let step = Step::BecomeRootInside;
-    match plan.identity {
-        Identity::Range { .. } => {
-            rustix::thread::set_thread_groups(&[]).at(step)?;
-            rustix::thread::set_thread_res_gid(
-                rustix::fs::Gid::ROOT,
-                rustix::fs::Gid::ROOT,
-                rustix::fs::Gid::ROOT,
-            )
-            .at(step)?;
-            rustix::thread::set_thread_res_uid(
-                rustix::fs::Uid::ROOT,
-                rustix::fs::Uid::ROOT,
-                rustix::fs::Uid::ROOT,
-            )
-            .at(step)?;
-        }
-        Identity::Single { uid, gid } => idmap::write_single(uid, gid)?,
+    match identity {
+        Identity::Range { .. } => job::become_user(0).at(step)?,
+        Identity::Single { .. } => {}
     }
     // The job will share this pid namespace: what this process holds must not be readable through /proc.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at(step)
 }
 
-fn receive_storage(order: &Order, parent: &OwnedFd) -> Result<Storage, Failure> {
+/// `rest` are the entries whose directories come with it.
+fn receive_storage(order: &Order, rest: &[RootEntry], parent: &OwnedFd) -> Result<Storage, Failure> {
     match Builder::of(order.plan.identity) {
         Builder::Inside => match order.plan.scratch {
             Scratch::Tmpfs(cap) => {
-                storage::build(&order.plan, || storage::scratch(cap), order.checkout.as_fd())
+                let disk = || storage::scratch(cap);
+                storage::build(&order.plan, rest, None, disk, order.checkout.as_fd())
             }
-            Scratch::Ext4Image => Err(Failure { step: Step::MountScratch, errno: Errno::INVAL }),
+            Scratch::Ext4Image | Scratch::KeptImage => {
+                Err(Failure { step: Step::MountScratch, errno: Errno::INVAL })
+            }
         },
         Builder::Host { .. } => {
             let mut mounts = hear(parent, STORAGE, Step::MountWorkspace)?.into_iter();
             let missing = Failure { step: Step::MountWorkspace, errno: Errno::BADMSG };
             let mut next = || mounts.next().ok_or(missing);
             let (workspace, home, upper) = (next()?, next()?, next()?);
-            let shown = mounts.by_ref().take(shown::directories(&order.plan).count()).collect();
+            let shown = mounts.by_ref().take(shown::directories(rest).count()).collect();
             Ok(Storage { shown, workspace, home, upper, spent: mounts.collect() })
         }
     }
 }
 
-fn announce(report: BorrowedFd<'_>, storage: &Storage, terminal: Option<&Terminal>) -> Result<(), Failure> {
-    let view = storage::open_directory(&storage.workspace, ".").at(Step::Announce)?;
-    let both = [storage.upper.as_fd(), view.as_fd()];
-    let descriptors: Vec<_> = both.into_iter().chain(terminal.map(|made| made.master.as_fd())).collect();
+fn announce(
+    report: BorrowedFd<'_>,
+    duty: Duty,
+    (workspace, upper): (&OwnedFd, &OwnedFd),
+    terminal: Option<&Terminal>,
+) -> Result<(), Failure> {
+    let view = storage::open_directory(workspace, ".").at(Step::Announce)?;
+    // Whoever keeps a sandbox copies files into any part of it, and out of it.
+    let whole = match duty {
+        Duty::Once => None,
+        Duty::Serve => Some(storage::open_directory(rustix::fs::CWD, "/").at(Step::Announce)?),
+    };
+    let both = [upper.as_fd(), view.as_fd()];
+    let terminal = terminal.map(|made| made.master.as_fd());
+    let descriptors: Vec<_> =
+        both.into_iter().chain(terminal).chain(whole.as_ref().map(AsFd::as_fd)).collect();
     pond_sys::socket::send(report, &Report::Prepared.encode(), &descriptors).at(Step::Announce)
 }
 

@@ -3,73 +3,81 @@
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use pond_sys::process::{Program, exit_now};
+use pond_sys::process::Program;
 use pond_sys::seccomp;
-use pond_wire::jail::{Identity, JOB_ID, JailPlan, Step};
+use pond_wire::jail::{self as wire, Identity, JOB_ID, JailPlan, Step};
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use crate::confirm;
-use crate::enter::tell;
 use crate::fault::{At, Failure};
-use crate::request::Order;
 use crate::writable::restrict_files;
 
-/// Runs in the forked child and never returns: it becomes the job, or says why not and exits.
-pub(crate) fn run(
-    order: &Order,
-    terminal: Option<&OwnedFd>,
-    filter: &seccomp::Filter,
-    report: BorrowedFd<'_>,
-) -> ! {
-    let failure = match confine(order, terminal, filter, report) {
-        Ok(program) => exec(&order.plan, &program),
+/// What is about to run, in the child that becomes it.
+pub(crate) struct Job<'a> {
+    pub(crate) plan: &'a JailPlan,
+    /// The plan's own, or one that a sandbox was asked to run.
+    pub(crate) program: &'a wire::Program,
+    /// Pipes from outside, or a terminal made inside.
+    pub(crate) pipes: Option<&'a [OwnedFd; 3]>,
+    pub(crate) terminal: Option<&'a OwnedFd>,
+    pub(crate) filter: Filter<'a>,
+}
+
+/// Where the job's filter comes from. There is one either way, and `confirm` tries it.
+#[derive(Clone, Copy)]
+pub(crate) enum Filter<'a> {
+    Install(&'a seccomp::Filter),
+    /// Pid 1 serves under the same filter, and its children have it from their first instruction.
+    Inherited,
+}
+
+/// Runs in the forked child and returns only if it could not become the job.
+pub(crate) fn run(job: &Job<'_>, report: BorrowedFd<'_>) -> Failure {
+    match confine(job, report) {
+        Ok(program) => exec(job.program, &program),
         Err(failure) => failure,
-    };
-    tell(report, failure.report(), &[]);
-    exit_now(1)
+    }
 }
 
 // tidy: privileged sequence
-fn confine(
-    order: &Order,
-    terminal: Option<&OwnedFd>,
-    filter: &seccomp::Filter,
-    report: BorrowedFd<'_>,
-) -> Result<Program, Failure> {
-    let plan = &order.plan;
-    let program = prepare(plan)?;
+fn confine(job: &Job<'_>, report: BorrowedFd<'_>) -> Result<Program, Failure> {
+    let plan = job.plan;
+    let program = prepare(job.program)?;
     // 1. A session of its own, no signal held back (their actions are the defaults already), its three streams, and no other
     // descriptor once it executes.
     rustix::process::setsid().at(Step::DropIdentity)?;
     pond_sys::signal::unblock_all().at(Step::DropIdentity)?;
-    take_streams(order.stdio.as_ref(), terminal)?;
+    take_streams(job.pipes, job.terminal)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    rustix::process::chdir(plan.program.cwd.as_str()).at(Step::DropIdentity)?;
     // 2. Capabilities go before the identity does: locking them away needs one of them. The bounding set is empty already.
     lock_capabilities().at(Step::DropCapabilities)?;
     if let Identity::Range { .. } = plan.identity {
         become_user(JOB_ID).at(Step::DropIdentity)?;
     }
     drop_capabilities().at(Step::DropCapabilities)?;
+    // With the job's own rights: a directory it may not enter is none it starts in.
+    rustix::process::chdir(job.program.cwd.as_str()).at(Step::WorkingDirectory)?;
     // 3. Nothing this process executes can regain anything.
     rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges)?;
     // 4. Writes only where the plan says, and no signals or abstract sockets out of the sandbox.
     restrict_files(plan)?;
-    // 5. The filter last, because it forbids most of the calls above.
-    seccomp::install(filter).at(Step::Seccomp)?;
+    // 5. The filter last, because it forbids what the launch does above.
+    match job.filter {
+        Filter::Install(filter) => seccomp::install(filter).at(Step::Seccomp)?,
+        Filter::Inherited => {}
+    }
     // 6. Layers that did not take would be noticed by the job first; notice before it does.
     confirm::confirm(report)?;
     Ok(program)
 }
 
-pub(crate) fn prepare(plan: &JailPlan) -> Result<Program, Failure> {
+pub(crate) fn prepare(program: &wire::Program) -> Result<Program, Failure> {
     let invalid = Failure { step: Step::CheckPlan, errno: Errno::INVAL };
     let c_string = |text: &str| CString::new(text).map_err(|_| invalid);
-    let argv = plan.program.argv.iter().map(|text| c_string(text)).collect::<Result<_, _>>()?;
-    let env = plan
-        .program
+    let argv = program.argv.iter().map(|text| c_string(text)).collect::<Result<_, _>>()?;
+    let env = program
         .env
         .iter()
         .map(|(name, value)| c_string(&format!("{name}={value}")))
@@ -126,22 +134,26 @@ pub(crate) fn become_user(id: u32) -> Result<(), Errno> {
 
 /// Empties every capability set of this process.
 pub(crate) fn drop_capabilities() -> Result<(), Errno> {
-    let none = CapabilitySet::empty();
+    keep_capabilities(CapabilitySet::empty())
+}
+
+/// Keeps these and no others. With an empty bounding set nothing executed could have any of them.
+pub(crate) fn keep_capabilities(kept: CapabilitySet) -> Result<(), Errno> {
     rustix::thread::set_capabilities(
         None,
-        CapabilitySets { effective: none, permitted: none, inheritable: none },
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
     )
 }
 
 /// Finds the command inside and replaces this process. A name with a slash is a path; a bare one is searched for.
-pub(crate) fn exec(plan: &JailPlan, program: &Program) -> Failure {
-    let Some(name) = plan.program.argv.first() else {
+pub(crate) fn exec(wanted: &wire::Program, program: &Program) -> Failure {
+    let Some(name) = wanted.argv.first() else {
         return Failure { step: Step::Exec, errno: Errno::NOENT };
     };
     let candidates: Vec<String> = if name.contains('/') {
         vec![name.clone()]
     } else {
-        plan.program.search.iter().map(|directory| format!("{directory}/{name}")).collect()
+        wanted.search.iter().map(|directory| format!("{directory}/{name}")).collect()
     };
     let mut errno = Errno::NOENT;
     for candidate in candidates {

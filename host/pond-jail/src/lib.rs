@@ -14,6 +14,7 @@ mod doors;
 mod enter;
 mod everywhere;
 mod fault;
+mod ground;
 mod home;
 mod idmap;
 mod inside;
@@ -21,6 +22,7 @@ mod job;
 mod netlink;
 mod request;
 mod root;
+mod serving;
 mod shown;
 mod stage;
 mod storage;
@@ -37,8 +39,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use ahead::Ahead;
 use enter::Prepared;
 use fault::Failure;
-use request::Request;
+use ground::Laid;
+use pond_wire::jail::Step;
+use request::{Footing, Request};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// The name this program is re-executed under; the first thing `main` looks at.
@@ -64,11 +69,12 @@ fn serve() -> Result<(), Fault> {
     let children = pond_sys::signal::child_events().map_err(Fault::Scrub)?;
     // Before anybody asks; what fails is tried again, and told, when somebody does.
     let mut ahead = Ahead::make().ok();
+    let mut laid: Option<Laid> = None;
     let mut prepared: Option<Result<Prepared, Failure>> = None;
     loop {
         let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
         match poll(&mut ready, None) {
-            Err(rustix::io::Errno::INTR) => continue,
+            Err(Errno::INTR) => continue,
             other => other.map_err(|errno| Fault::Scrub(errno.into()))?,
         };
         let [request, child] = ready.map(|fd| !fd.revents().is_empty());
@@ -77,31 +83,35 @@ fn serve() -> Result<(), Fault> {
         }
         if request {
             match request::receive(socket.as_fd())? {
+                // The processes of a ground would hold what belongs to the launch that is under way.
+                Some(Request::Lay(_)) if prepared.is_some() => {
+                    return Err(Fault::Receive(std::io::ErrorKind::InvalidInput.into()));
+                }
+                Some(Request::Lay(lay)) => {
+                    drop(laid.take());
+                    laid = Some(Laid::lay(ahead.take(), lay));
+                }
                 Some(Request::Prepare(groundwork)) => {
-                    let ahead = ahead.take().map_or_else(Ahead::make, Ok);
-                    prepared = Some(ahead.and_then(|ahead| enter::prepare(ahead, groundwork)));
+                    // Whoever stands on a ground that was never laid has lost count.
+                    let missing = Failure { step: Step::CreateNamespaces, errno: Errno::NOENT };
+                    prepared = Some(match groundwork.on {
+                        Footing::Ground => {
+                            laid.take().ok_or(missing).and_then(|laid| enter::prepare_on(laid, groundwork))
+                        }
+                        Footing::Bare => {
+                            drop(laid.take());
+                            let ahead = ahead.take().map_or_else(Ahead::make, Ok);
+                            ahead.and_then(|ahead| enter::prepare(ahead, groundwork))
+                        }
+                    });
                 }
-                Some(Request::Launch(launch)) => {
-                    enter::launch(prepared.take(), &launch);
-                    // Or the next sandbox's process would hold this one's streams and lifeline open.
-                    drop(launch);
-                    if ahead.is_none() && is_quiet(&socket)? {
-                        ahead = Ahead::make().ok();
-                    }
-                }
+                Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
                 Some(Request::Stage(stage)) => stage::stage(&stage),
                 Some(Request::Visit(visit)) => visit::visit(&visit),
                 None => return Ok(()),
             }
         }
     }
-}
-
-/// Whether nobody has asked for anything yet, and nobody has gone.
-fn is_quiet(socket: &OwnedFd) -> Result<bool, Fault> {
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let ready = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now));
-    ready.map(|count| count == 0).map_err(|errno| Fault::Scrub(errno.into()))
 }
 
 /// Drops what was inherited and must not be: descriptors beyond the socket, the right of others to look inside, and every
@@ -130,14 +140,14 @@ fn scrub() -> Result<OwnedFd, Fault> {
 fn reap(children: &OwnedFd) -> Result<(), Fault> {
     let mut discard = [0; 1024];
     match rustix::io::read(children, &mut discard) {
-        Ok(_) | Err(rustix::io::Errno::AGAIN) => {}
+        Ok(_) | Err(Errno::AGAIN) => {}
         Err(errno) => return Err(Fault::Scrub(errno.into())),
     }
     loop {
         match pond_sys::process::reap_any() {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(()),
-            Err(fault) if fault.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error()) => {
+            Err(fault) if fault.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => {
                 return Ok(());
             }
             Err(fault) => return Err(Fault::Scrub(fault)),

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_wire::jail::{Console, JailPlan, MAX_PLAN_BYTES, Step, word};
+use pond_wire::jail::{Console, Ground, JailPlan, MAX_PLAN_BYTES, Step, word};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
@@ -16,6 +16,13 @@ pub(crate) enum Request {
     Launch(Launch),
     Stage(Stage),
     Visit(Visit),
+    Lay(Lay),
+}
+
+/// A ground to lay for the next sandbox.
+pub(crate) struct Lay {
+    pub(crate) ground: OwnedFd,
+    pub(crate) disk: Option<Disk>,
 }
 
 /// Storage to build and to hang up where a container will find it.
@@ -39,6 +46,16 @@ pub(crate) struct Groundwork {
     /// The v2 control group the child is born in.
     pub(crate) group: Option<OwnedFd>,
     pub(crate) disk: Option<Disk>,
+    pub(crate) on: Footing,
+}
+
+/// What a child is to stand on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Footing {
+    /// Nothing yet.
+    Bare,
+    /// The ground that was laid before.
+    Ground,
 }
 
 /// A plan not yet read, and descriptors not yet named; so that the child can be given the same.
@@ -60,6 +77,9 @@ pub(crate) struct Order {
     pub(crate) groups: Vec<OwnedFd>,
 }
 
+/// What can be added to `PREPARE`.
+const PREPARED: u8 = word::GROUP | word::DISK | word::STANDING | word::KEPT;
+
 /// The next request, or nothing when the asking side is gone. A packet that is not wholly understood ends the launcher.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> {
     let mut word = [0; 8];
@@ -67,26 +87,33 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> 
     let mut descriptors = descriptors.into_iter();
     let refused = || Fault::Receive(std::io::ErrorKind::InvalidInput.into());
     let mut next = || descriptors.next().ok_or_else(refused);
+    let has = |word: u8, bit: u8| word & bit != 0;
     let request = match (length, word.first()) {
         (0, _) => return Ok(None),
         (1, Some(&word::LAUNCH)) => {
             let launch = Launch::from_descriptors(descriptors.collect()).ok_or_else(refused)?;
             return Ok(Some(Request::Launch(launch)));
         }
-        (1, Some(&word::STAGE)) => {
+        (1, Some(&stage)) if stage & !word::KEPT == word::STAGE => {
             let (plan, report, checkout, directory) = (next()?, next()?, next()?, next()?);
-            let disk = Disk { image: next()?, template: next()? };
+            let disk = Disk::from(has(stage, word::KEPT), &mut next)?;
             Request::Stage(Stage { plan, report, checkout, directory, disk })
         }
         (1, Some(&word::VISIT)) => Request::Visit(Visit { plan: next()?, report: next()?, process: next()? }),
-        (1, Some(&prepare)) if prepare & !(word::GROUP | word::DISK) == word::PREPARE => {
-            let group = if prepare & word::GROUP == 0 { None } else { Some(next()?) };
-            let disk = if prepare & word::DISK == 0 {
-                None
-            } else {
-                Some(Disk { image: next()?, template: next()? })
-            };
-            Request::Prepare(Groundwork { group, disk })
+        (1, Some(&lay)) if lay & !word::DISK == word::GROUND => {
+            let ground = next()?;
+            let disk = has(lay, word::DISK).then(|| Disk::from(false, &mut next)).transpose()?;
+            Request::Lay(Lay { ground, disk })
+        }
+        (1, Some(&prepare)) if prepare & !PREPARED == word::PREPARE => {
+            let group = has(prepare, word::GROUP).then(&mut next).transpose()?;
+            let kept = has(prepare, word::KEPT);
+            if kept && !has(prepare, word::DISK) {
+                return Err(refused());
+            }
+            let disk = has(prepare, word::DISK).then(|| Disk::from(kept, &mut next)).transpose()?;
+            let on = if has(prepare, word::STANDING) { Footing::Ground } else { Footing::Bare };
+            Request::Prepare(Groundwork { group, disk, on })
         }
         _ => return Err(refused()),
     };
@@ -118,25 +145,38 @@ pub(crate) fn order(plan: JailPlan, checkout: OwnedFd, rest: Vec<OwnedFd>) -> Re
     Ok(Order { plan, stdio, lifeline: next()?, checkout, groups: rest.collect() })
 }
 
+const REFUSED: Failure = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
+
 /// The plan, checked. It arrives in a sealed memory file, so what was checked here is what the child reads again.
 pub(crate) fn plan_of(file: &OwnedFd) -> Result<JailPlan, Failure> {
+    let plan = serde_json::from_slice(&sealed(file)?).map_err(|_| REFUSED)?;
+    check::check(&plan)?;
+    Ok(plan)
+}
+
+/// The ground, checked as a plan is.
+pub(crate) fn ground_of(file: &OwnedFd) -> Result<Ground, Failure> {
+    let ground = serde_json::from_slice(&sealed(file)?).map_err(|_| REFUSED)?;
+    check::check_ground(&ground)?;
+    Ok(ground)
+}
+
+/// What a memory file says that nobody can change any more.
+pub(crate) fn sealed(file: &OwnedFd) -> Result<Vec<u8>, Failure> {
     let sealed = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-    let refused = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
     if !rustix::fs::fcntl_get_seals(file).at(Step::ReadPlan)?.contains(sealed) {
-        return Err(refused);
+        return Err(REFUSED);
     }
-    let size = u64::try_from(rustix::fs::fstat(file).at(Step::ReadPlan)?.st_size).map_err(|_| refused)?;
+    let size = u64::try_from(rustix::fs::fstat(file).at(Step::ReadPlan)?.st_size).map_err(|_| REFUSED)?;
     if size > MAX_PLAN_BYTES {
         return Err(Failure { step: Step::ReadPlan, errno: Errno::TOOBIG });
     }
-    let mut bytes = vec![0; usize::try_from(size).map_err(|_| refused)?];
+    let mut bytes = vec![0; usize::try_from(size).map_err(|_| REFUSED)?];
     let read = rustix::io::pread(file.as_fd(), &mut *bytes, 0).at(Step::ReadPlan)?;
     if read != bytes.len() {
-        return Err(refused);
+        return Err(REFUSED);
     }
-    let plan: JailPlan = serde_json::from_slice(&bytes).map_err(|_| refused)?;
-    check::check(&plan)?;
-    Ok(plan)
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -153,7 +193,10 @@ mod tests {
 
     fn shape(request: Option<Request>) -> (bool, bool, usize) {
         match request.unwrap() {
-            Request::Prepare(Groundwork { group, disk }) => (group.is_some(), disk.is_some(), 0),
+            Request::Prepare(Groundwork { group, disk, on }) => {
+                (group.is_some(), disk.is_some(), usize::from(on == Footing::Ground))
+            }
+            Request::Lay(lay) => (false, lay.disk.is_some(), 1),
             Request::Launch(launch) => (false, false, launch.descriptors().len()),
             Request::Stage(_) => (false, true, 4),
             Request::Visit(_) => (false, false, 3),
@@ -169,22 +212,44 @@ mod tests {
             (prepare | word::GROUP, 1, (true, false, 0)),
             (prepare | word::DISK, 2, (false, true, 0)),
             (both, 3, (true, true, 0)),
+            (prepare | word::STANDING, 0, (false, false, 1)),
+            (both | word::STANDING, 3, (true, true, 1)),
+            (word::GROUND, 1, (false, false, 1)),
+            (word::GROUND | word::DISK, 3, (false, true, 1)),
+            (both | word::KEPT, 2, (true, true, 0)),
             (word::LAUNCH, 7, (false, false, 7)),
             (word::STAGE, 6, (false, true, 4)),
+            (word::STAGE | word::KEPT, 5, (false, true, 4)),
             (word::VISIT, 3, (false, false, 3)),
         ] {
             assert_eq!(shape(received(&[word], descriptors).unwrap()), expected);
         }
-        for (word, descriptors) in
-            [(prepare, 1), (both, 2), (both, 4), (word::LAUNCH, 2), (word::STAGE, 5), (word::VISIT, 4)]
-        {
+        for (word, descriptors) in [
+            (prepare, 1),
+            (both, 2),
+            (both, 4),
+            (word::GROUND, 2),
+            (word::GROUND | word::DISK, 2),
+            (both | word::KEPT, 3),
+            (prepare | word::KEPT, 0),
+            (word::LAUNCH, 2),
+            (word::STAGE, 5),
+            (word::VISIT, 4),
+        ] {
             assert!(received(&[word], descriptors).is_err(), "{word:#x} with {descriptors}");
         }
     }
 
     #[test]
     fn an_unknown_word_is_refused_and_a_closed_end_is_the_end() {
-        for bytes in [[0].as_slice(), &[word::PREPARE | 0x04], &[word::LAUNCH | word::PREPARE], &[1, 1]] {
+        for bytes in [
+            [0].as_slice(),
+            &[word::LAUNCH | word::KEPT],
+            &[word::GROUND | word::KEPT],
+            &[word::GROUND | word::GROUP],
+            &[word::LAUNCH | word::PREPARE],
+            &[1, 1],
+        ] {
             assert!(received(bytes, 3).is_err(), "{bytes:x?}");
         }
         let (ours, theirs) = pond_sys::socket::pair().unwrap();

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{BindKind, Console, HOME, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
+use pond_wire::jail::{BindKind, Console, HOME, JOB_ID, JailPlan, RootEntry, Step, TmpfsCap, WORKSPACE};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -17,7 +17,7 @@ use rustix::mount::{
 
 use crate::fault::{At, Failure};
 use crate::storage::{Storage, tmpfs};
-use crate::{shown, terminal};
+use crate::{check, shown, terminal};
 
 /// Room for the skeleton: directories, links and the few files under /etc.
 const ROOT_CAP: TmpfsCap = TmpfsCap { bytes: 1 << 20, inodes: 512 };
@@ -33,16 +33,16 @@ const RUBBISH: &str = "/dev";
 const MASKED: [&str; 8] =
     ["cmdline", "kallsyms", "kcore", "key-users", "keys", "sched_debug", "sysrq-trigger", "timer_list"];
 
-/// The files and devices the plan binds, as detached mounts, in the plan's order. Directories come with the storage.
+/// The files and devices these entries bind, as detached mounts, in their order. Directories come with the storage.
 ///
 /// Each is looked at after it was opened: a socket under such a name would be the host's own.
 /// Opened with the identity this process was born with: a tool may lie in a home directory only its owner can enter.
-pub(crate) fn open_sources(plan: &JailPlan) -> Result<VecDeque<OwnedFd>, Failure> {
+pub(crate) fn open_sources(entries: &[RootEntry]) -> Result<VecDeque<OwnedFd>, Failure> {
     let files =
         Attributes { read_only: true, no_suid: true, no_dev: true, private: true, ..Attributes::default() };
     let device = Attributes { no_suid: true, no_exec: true, private: true, ..Attributes::default() };
     let mut sources = VecDeque::new();
-    for entry in &plan.root {
+    for entry in entries {
         match entry {
             RootEntry::Bind { source, kind: BindKind::File, .. } => {
                 sources.push_back(clone_one(source, FileType::RegularFile, files, Step::OpenRoot)?);
@@ -53,6 +53,7 @@ pub(crate) fn open_sources(plan: &JailPlan) -> Result<VecDeque<OwnedFd>, Failure
             }
             RootEntry::Bind { kind: BindKind::Directory, .. }
             | RootEntry::Throwaway { .. }
+            | RootEntry::Mount { .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
             | RootEntry::File { .. } => {}
@@ -76,47 +77,79 @@ fn clone_one(
     Ok(mount)
 }
 
-/// The skeleton, the host's files, /dev, /tmp, /dev/shm and /proc. Returns the root's descriptor.
-pub(crate) fn build(plan: &JailPlan, mut sources: VecDeque<OwnedFd>) -> Result<OwnedFd, Failure> {
-    // The new /proc is made before anything covers the host's: the kernel only allows it where one is fully visible.
-    let proc = proc_mount()?;
+/// The skeleton, these entries and /dev/shm. Returns the root's descriptor.
+pub(crate) fn build(
+    entries: &[RootEntry],
+    shm: TmpfsCap,
+    sources: &mut VecDeque<OwnedFd>,
+) -> Result<OwnedFd, Failure> {
     let root = tmpfs(ROOT_CAP, "0755", Step::BuildRoot)?;
     move_mount(&root, "", CWD, STAGING, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::BuildRoot)?;
     for path in ["/proc", "/tmp", "/dev", "/dev/shm", "/home", HOME, WORKSPACE] {
         make_directory(&root, path, Step::BuildRoot)?;
     }
-    for entry in &plan.root {
-        place(&root, entry, &mut sources)?;
-    }
-    attach(&root, &tmpfs(plan.tmp, "1777", Step::MountTmp)?, "tmp", Step::MountTmp)?;
-    attach(&root, &tmpfs(plan.shm, "1777", Step::MountTmp)?, "dev/shm", Step::MountTmp)?;
-    match plan.console {
-        Console::Pipes => {}
-        Console::Terminal { .. } => {
-            make_directory(&root, terminal::PLACE, Step::Terminal)?;
-            attach(&root, &terminal::mount()?, relative(terminal::PLACE), Step::Terminal)?;
-        }
-    }
-    attach(&root, &proc, "proc", Step::MountProc)?;
-    mask_proc(&root)?;
+    place_all(&root, entries, sources)?;
+    attach(&root, &tmpfs(shm, "1777", Step::MountTmp)?, "dev/shm", Step::MountTmp)?;
     Ok(root)
 }
 
-/// Moves the host's directories and the job's storage in, makes the skeleton read-only, and leaves the host's root for good.
-pub(crate) fn enter(plan: &JailPlan, root: &OwnedFd, storage: &Storage) -> Result<(), Failure> {
-    let mut views = storage.shown.iter();
-    for (path, _) in shown::directories(plan) {
+/// Further entries, in a root that stands.
+pub(crate) fn place_all(
+    root: &OwnedFd,
+    entries: &[RootEntry],
+    sources: &mut VecDeque<OwnedFd>,
+) -> Result<(), Failure> {
+    entries.iter().try_for_each(|entry| place(root, entry, sources))
+}
+
+/// The /proc of this process' own pid namespace, with what tells of the host masked.
+pub(crate) fn show_processes(root: &OwnedFd) -> Result<(), Failure> {
+    // A process mounts the /proc of its own pid namespace, and the kernel allows that only where the host's is there to be seen. What
+    // covers it in this namespace is of our making, which the kernel leaves out of account.
+    attach(root, &proc_mount()?, "proc", Step::MountProc)?;
+    mask_proc(root)
+}
+
+/// What is the job's own: /tmp as large as it may be, and the terminals if it gets one.
+pub(crate) fn make_own(root: &OwnedFd, plan: &JailPlan) -> Result<(), Failure> {
+    attach(root, &tmpfs(plan.tmp, "1777", Step::MountTmp)?, "tmp", Step::MountTmp)?;
+    match plan.console {
+        Console::Pipes => Ok(()),
+        Console::Terminal { .. } => {
+            make_directory(root, terminal::PLACE, Step::Terminal)?;
+            attach(root, &terminal::mount(JOB_ID)?, relative(terminal::PLACE), Step::Terminal)
+        }
+    }
+}
+
+/// Moves the host's directories in, each onto its entry.
+pub(crate) fn hang(root: &OwnedFd, entries: &[RootEntry], views: &[OwnedFd]) -> Result<(), Failure> {
+    let mut views = views.iter();
+    for (path, _) in shown::directories(entries) {
         let step = Step::OpenRoot;
         let view = views.next().ok_or(Failure { step, errno: Errno::BADF })?;
         attach(root, view, relative(path), step)?;
     }
+    Ok(())
+}
+
+/// Moves the job's storage in. What is mounted in the workspace lands on the job's disk, and comes after this.
+pub(crate) fn move_in(root: &OwnedFd, storage: &Storage) -> Result<(), Failure> {
     attach(root, &storage.workspace, relative(WORKSPACE), Step::MountWorkspace)?;
-    attach(root, &storage.home, relative(HOME), Step::MountWorkspace)?;
-    for spent in &storage.spent {
+    attach(root, &storage.home, relative(HOME), Step::MountWorkspace)
+}
+
+/// From here on the skeleton is read-only.
+pub(crate) fn close(root: &OwnedFd) -> Result<(), Failure> {
+    let locked = Attributes { read_only: true, no_suid: true, ..Attributes::default() };
+    set_attributes(root, locked, false).at(Step::PivotRoot)
+}
+
+/// Leaves the host's root for good, with what is spent.
+pub(crate) fn leave_host(root: &OwnedFd, spent: &[OwnedFd]) -> Result<(), Failure> {
+    for spent in spent {
         move_mount(spent, "", CWD, RUBBISH, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(Step::PivotRoot)?;
     }
-    let locked = Attributes { read_only: true, no_suid: true, ..Attributes::default() };
-    set_attributes(root, locked, false).at(Step::PivotRoot)?;
     rustix::process::fchdir(root).at(Step::PivotRoot)?;
     // Old and new root are stacked on one place: the first unmount of "." takes the old one away.
     rustix::process::pivot_root(".", ".").at(Step::PivotRoot)?;
@@ -139,8 +172,12 @@ fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> 
                 Err(Failure { step: Step::BuildRoot, errno: Errno::NOSPC })
             }
         }
-        RootEntry::Bind { path, kind: BindKind::Directory, .. } | RootEntry::Throwaway { path, .. } => {
-            make_directory(root, path, Step::OpenRoot)
+        RootEntry::Mount { path, .. } if check::is_at_or_below(path, WORKSPACE) => Ok(()),
+        RootEntry::Bind { path, kind: BindKind::Directory, .. }
+        | RootEntry::Mount { path, kind: BindKind::Directory, .. }
+        | RootEntry::Throwaway { path, .. } => make_directory(root, path, Step::OpenRoot),
+        RootEntry::Mount { path, kind: BindKind::File, .. } => {
+            make_file(root, path, Step::OpenRoot).map(drop)
         }
         RootEntry::Bind { path, kind: BindKind::File, .. } => {
             drop(make_file(root, path, Step::OpenRoot)?);

@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{BindKind, Identity, JailPlan, RootEntry, Step, TmpfsCap};
+use pond_wire::jail::{BindKind, CheckoutPath, Identity, JailPlan, RootEntry, Step, TmpfsCap};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -20,7 +20,7 @@ use rustix::mount::{
 
 use crate::fault::{At, Failure};
 use crate::idmap::owner_namespace;
-use crate::storage::{self, Builder, mount_below, open_directory, tmpfs};
+use crate::storage::{self, Builder, Lasts, mount_below, open_directory, reopen, tmpfs};
 
 const STEP: Step = Step::OpenRoot;
 /// Room for the root of a filesystem and nothing else.
@@ -39,15 +39,23 @@ pub(crate) struct Shown {
 pub(crate) enum View<'a> {
     ReadOnly(&'a str),
     Throwaway(Option<&'a str>),
+    /// The host's own, by this name if it is still the same.
+    Live {
+        source: &'a CheckoutPath,
+        writable: bool,
+    },
 }
 
-/// The plan's directories, in its order.
-pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, View<'_>)> {
-    plan.root.iter().filter_map(|entry| match entry {
+/// The directories among a root's entries, in their order.
+pub(crate) fn directories(entries: &[RootEntry]) -> impl Iterator<Item = (&str, View<'_>)> {
+    entries.iter().filter_map(|entry| match entry {
         RootEntry::Bind { path, source, kind: BindKind::Directory } => {
             Some((path.as_str(), View::ReadOnly(source)))
         }
         RootEntry::Throwaway { path, source } => Some((path.as_str(), View::Throwaway(source.as_deref()))),
+        RootEntry::Mount { path, source, writable, .. } => {
+            Some((path.as_str(), View::Live { source, writable: *writable }))
+        }
         RootEntry::Bind { kind: BindKind::File, .. }
         | RootEntry::Directory { .. }
         | RootEntry::Symlink { .. }
@@ -57,22 +65,23 @@ pub(crate) fn directories(plan: &JailPlan) -> impl Iterator<Item = (&str, View<'
 }
 
 /// Everything that needs no disk.
-pub(crate) fn show(plan: &JailPlan) -> Result<Shown, Failure> {
+pub(crate) fn show(entries: &[RootEntry], identity: Identity) -> Result<Shown, Failure> {
     let mut shown = Shown { views: Vec::new(), spent: Vec::new() };
-    if directories(plan).next().is_none() {
+    if directories(entries).next().is_none() {
         return Ok(shown);
     }
     // The second layer the kernel asks for. Nobody could write to it, and nobody does.
     let nothing = tmpfs(EMPTY_CAP, "0755", STEP)?;
     let empty = open_directory(&nothing, ".").at(STEP)?;
-    let shared = Shared::of(plan, &empty)?;
-    for (path, view) in directories(plan) {
+    let shared = Shared::of(entries, &empty)?;
+    for (path, view) in directories(entries) {
         let view = match view {
             View::ReadOnly(source) if path == source => {
                 let part = shared.as_ref().and_then(|shared| shared.part(path));
                 Some(part.unwrap_or_else(|| whole(source, &empty))?)
             }
             View::ReadOnly(source) => Some(moved(source, &empty, &mut shown.spent)?),
+            View::Live { source, writable } => Some(live(identity, source, writable)?),
             View::Throwaway(_) => None,
         };
         shown.views.push(view);
@@ -83,17 +92,33 @@ pub(crate) fn show(plan: &JailPlan) -> Result<Shown, Failure> {
 }
 
 impl Shown {
-    /// All views in the plan's order, and what they were made from.
-    pub(crate) fn on(self, plan: &JailPlan, disk: &OwnedFd) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
+    /// Views that need no disk, and what they were made from.
+    pub(crate) fn without_disk(self) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
+        let views: Option<Vec<OwnedFd>> = self.views.into_iter().collect();
+        Ok((views.ok_or(Failure { step: STEP, errno: Errno::INVAL })?, self.spent))
+    }
+
+    /// All views in the entries' order, and what they were made from.
+    pub(crate) fn on(
+        self,
+        entries: &[RootEntry],
+        plan: &JailPlan,
+        disk: &OwnedFd,
+    ) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
         let Self { views, mut spent } = self;
         let mut all = Vec::new();
-        for (index, (made, (_, view))) in views.into_iter().zip(directories(plan)).enumerate() {
+        // Counted by themselves, so that each finds its own layer again on a disk that is kept, whatever else the host shows.
+        let mut layers = 0..;
+        for (made, (_, view)) in views.into_iter().zip(directories(entries)) {
             all.push(match (made, view) {
-                (Some(made), View::ReadOnly(_) | View::Throwaway(_)) => made,
-                (None, View::ReadOnly(_)) => return Err(Failure { step: STEP, errno: Errno::INVAL }),
+                (Some(made), View::ReadOnly(_) | View::Throwaway(_) | View::Live { .. }) => made,
+                (None, View::ReadOnly(_) | View::Live { .. }) => {
+                    return Err(Failure { step: STEP, errno: Errno::INVAL });
+                }
                 (None, View::Throwaway(source)) => {
                     let tree = source.map(|source| owned_by_job(plan.identity, source)).transpose()?;
-                    let view = throwaway(disk, index, tree.as_ref(), Builder::of(plan.identity))?;
+                    let index = layers.next().unwrap_or(usize::MAX);
+                    let view = throwaway(disk, index, tree.as_ref(), plan)?;
                     spent.extend(tree);
                     view
                 }
@@ -124,9 +149,11 @@ struct Shared {
 
 impl Shared {
     /// Nothing where it would save nothing, or where the place cannot be shown as a whole.
-    fn of(plan: &JailPlan, empty: &OwnedFd) -> Result<Option<Self>, Failure> {
+    fn of(entries: &[RootEntry], empty: &OwnedFd) -> Result<Option<Self>, Failure> {
         let below = |path: &str| path.strip_prefix(SHARED).is_some_and(|rest| rest.starts_with('/'));
-        if directories(plan).filter(|(path, view)| *view == View::ReadOnly(path) && below(path)).count() < 2 {
+        if directories(entries).filter(|(path, view)| *view == View::ReadOnly(path) && below(path)).count()
+            < 2
+        {
             return Ok(None);
         }
         let place = open_directory(CWD, SHARED).at(STEP)?;
@@ -158,9 +185,21 @@ fn tree_of(source: &str) -> Result<OwnedFd, Failure> {
     open_tree(CWD, source, flags).map_err(mount_below).at(STEP)
 }
 
+/// A mount of the host's tree itself, as declared by whoever asked for the sandbox: it must still be what they named. There is no
+/// overlay between, whose view of a tree that changes would be an old one.
+fn live(identity: Identity, source: &CheckoutPath, writable: bool) -> Result<OwnedFd, Failure> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(reopen(source)?, "", flags).map_err(mount_below).at(STEP)?;
+    given_to_job(identity, tree, !writable)
+}
+
 /// As a read-only mount whose owner appears as the job: what it may change must be its own.
 fn owned_by_job(identity: Identity, source: &str) -> Result<OwnedFd, Failure> {
-    let tree = tree_of(source)?;
+    given_to_job(identity, tree_of(source)?, true)
+}
+
+fn given_to_job(identity: Identity, tree: OwnedFd, read_only: bool) -> Result<OwnedFd, Failure> {
     let owners = match identity {
         Identity::Range { base, .. } => {
             let stat = rustix::fs::fstat(&tree).at(STEP)?;
@@ -169,7 +208,7 @@ fn owned_by_job(identity: Identity, source: &str) -> Result<OwnedFd, Failure> {
         Identity::Single { .. } => None,
     };
     let attributes = Attributes {
-        read_only: true,
+        read_only,
         no_suid: true,
         no_dev: true,
         private: true,
@@ -184,13 +223,17 @@ fn throwaway(
     disk: &OwnedFd,
     index: usize,
     lower: Option<&OwnedFd>,
-    builder: Builder,
+    plan: &JailPlan,
 ) -> Result<OwnedFd, Failure> {
+    let (builder, lasts) = (Builder::of(plan.identity), Lasts::of(plan.scratch));
     let (upper, work) = (format!("t{index}"), format!("t{index}w"));
     let layer = storage::directory(disk, &upper, builder)?;
     match lower {
         None => storage::subtree(disk, &upper),
-        Some(lower) => storage::overlay(builder, lower, &layer, &storage::directory(disk, &work, builder)?),
+        Some(lower) => {
+            let work = storage::directory(disk, &work, builder)?;
+            storage::overlay(builder, lower, &layer, &work, lasts)
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use pond_wire::jail::{Identity, JOB_ID, Report, Scratch, Step, staged};
+use pond_wire::jail::{Console, Identity, JOB_ID, Report, Scratch, Step, staged};
 use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, move_mount};
@@ -13,7 +13,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::{Stage, plan_of};
-use crate::{home, storage};
+use crate::{home, storage, terminal};
 
 pub(crate) fn stage(request: &Stage) {
     let report = request.report.as_fd();
@@ -26,17 +26,25 @@ pub(crate) fn stage(request: &Stage) {
 /// The upper layer, and the job's view of it.
 fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
     let plan = plan_of(&request.plan)?;
-    let (Identity::Range { base, .. }, Scratch::Ext4Image) = (plan.identity, plan.scratch) else {
+    let (Identity::Range { base, .. }, Scratch::Ext4Image | Scratch::KeptImage) =
+        (plan.identity, plan.scratch)
+    else {
         return Err(Failure { step: Step::CheckPlan, errno: Errno::PERM });
     };
     let disk = || request.disk.attach()?.mount();
-    let made = storage::build(&plan, disk, request.checkout.as_fd())?;
+    let made = storage::build(&plan, &plan.root, None, disk, request.checkout.as_fd())?;
     home::furnish_mount(&plan, &made.home, base + JOB_ID)?;
     for (index, view) in made.shown.iter().enumerate() {
         hang(view, &request.directory, &staged::shown(index))?;
     }
     hang(&made.workspace, &request.directory, staged::WORKSPACE)?;
     hang(&made.home, &request.directory, staged::HOME)?;
+    match plan.console {
+        Console::Pipes => {}
+        Console::Terminal { .. } => {
+            hang(&terminal::mount(base + JOB_ID)?, &request.directory, staged::TERMINALS)?;
+        }
+    }
     let view = storage::open_directory(&made.workspace, ".").at(Step::MountWorkspace)?;
     Ok((made.upper, view))
 }

@@ -7,8 +7,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
-use pond_wire::jail::{CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, Step, TmpfsCap};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid};
+use pond_wire::jail::{
+    BindKind, CheckoutPath, CheckoutView, Identity, JOB_ID, JailPlan, ReplacedFile, RootEntry, Scratch, Step,
+    TmpfsCap, WORKSPACE,
+};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_fd,
@@ -50,33 +53,40 @@ impl Builder {
     }
 }
 
-/// `disk` is asked for when all is done that can be done without: it may still be in the making.
+/// `shown` are the entries of the plan whose directories do not stand yet; `owners` translates the checkout's, unless that has to
+/// be made. `disk` is asked for when all is done that can be done without: it may still be in the making.
 pub(crate) fn build(
     plan: &JailPlan,
+    shown: &[RootEntry],
+    owners: Option<OwnedFd>,
     disk: impl FnOnce() -> Result<OwnedFd, Failure>,
     checkout: BorrowedFd<'_>,
 ) -> Result<Storage, Failure> {
     let builder = Builder::of(plan.identity);
-    let shown = shown::show(plan)?;
-    let owners = idmap::owner_namespace(plan.identity)?;
+    let views = shown::show(shown, plan.identity)?;
+    let owners = match owners {
+        Some(owners) => Some(owners),
+        None => idmap::owner_namespace(plan.identity)?,
+    };
     let tree = |named| checkout_tree(builder, named, checkout, owners.as_ref());
     let lower = match &plan.checkout {
         CheckoutView::Empty => None,
         CheckoutView::ReadOnly(named) | CheckoutView::Copy(named) => Some(tree(named)?),
     };
     let disk = disk()?;
-    let (views, mut spent) = shown.on(plan, &disk)?;
+    let (views, mut spent) = views.on(shown, plan, &disk)?;
     let upper = directory(&disk, "u", builder)?;
     let work = directory(&disk, "w", builder)?;
     directory(&disk, "h", builder)?;
     for file in &plan.replaced {
         replace(&upper, file, builder)?;
     }
+    prepare_mount_points(&upper, plan, builder)?;
     let home = subtree(&disk, "h")?;
     let workspace = match &lower {
         None => subtree(&disk, "u")?,
         // Never the tree itself: the mount table would tell the job where on the host it lies.
-        Some(lower) => overlay(builder, lower, &upper, &work)?,
+        Some(lower) => overlay(builder, lower, &upper, &work, Lasts::of(plan.scratch))?,
     };
     if let CheckoutView::ReadOnly(_) = plan.checkout {
         let locked = Attributes { read_only: true, ..Attributes::default() };
@@ -122,8 +132,9 @@ pub(crate) fn mount_below(errno: Errno) -> Errno {
     if errno == Errno::INVAL { Errno::XDEV } else { errno }
 }
 
-fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+/// The directory, or the file where that is what it was.
+pub(crate) fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     let again = rustix::fs::openat2(CWD, &named.path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         .at(Step::OpenCheckout)?;
     let stat = rustix::fs::fstat(&again).at(Step::OpenCheckout)?;
@@ -134,11 +145,28 @@ fn reopen(named: &CheckoutPath) -> Result<OwnedFd, Failure> {
     }
 }
 
+/// Whether what is written outlives the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    Yes,
+    No,
+}
+
+impl Lasts {
+    pub(crate) fn of(scratch: Scratch) -> Self {
+        match scratch {
+            Scratch::KeptImage => Self::Yes,
+            Scratch::Ext4Image | Scratch::Tmpfs(_) => Self::No,
+        }
+    }
+}
+
 pub(crate) fn overlay(
     builder: Builder,
     lower: &OwnedFd,
     upper: &OwnedFd,
     work: &OwnedFd,
+    lasts: Lasts,
 ) -> Result<OwnedFd, Failure> {
     let step = Step::MountWorkspace;
     let lower = open_directory(lower, ".").at(step)?;
@@ -146,9 +174,11 @@ pub(crate) fn overlay(
     fsconfig_set_fd(&context, "lowerdir+", lower.as_fd()).at(step)?;
     fsconfig_set_fd(&context, "upperdir", upper.as_fd()).at(step)?;
     fsconfig_set_fd(&context, "workdir", work.as_fd()).at(step)?;
-    // Nothing survives the job, so nothing needs to survive a power cut; and a directory must never be able to point at
-    // another part of the lower layer.
-    fsconfig_set_flag(&context, "volatile").at(step)?;
+    // Where nothing survives the job, nothing needs to survive a power cut, and the kernel would not take such a layer again.
+    if lasts == Lasts::No {
+        fsconfig_set_flag(&context, "volatile").at(step)?;
+    }
+    // A directory must never be able to point at another part of the lower layer.
     fsconfig_set_string(&context, "redirect_dir", "nofollow").at(step)?;
     fsconfig_set_string(&context, "metacopy", "off").at(step)?;
     match builder {
@@ -200,6 +230,44 @@ fn replace(upper: &OwnedFd, file: &ReplacedFile, builder: Builder) -> Result<(),
     }
     Ok(())
 }
+
+/// Where something is to be mounted in the workspace. On a disk that was used before, anything may stand there; a link or something of
+/// another kind is no place for it.
+fn prepare_mount_points(upper: &OwnedFd, plan: &JailPlan, builder: Builder) -> Result<(), Failure> {
+    let step = Step::MountWorkspace;
+    for entry in &plan.root {
+        let RootEntry::Mount { path, kind, .. } = entry else { continue };
+        let Some(inside) = path.strip_prefix(WORKSPACE).map(|rest| rest.trim_start_matches('/')) else {
+            continue;
+        };
+        let mut at = upper.try_clone().at(step)?;
+        let mut parts = inside.split('/').filter(|part| !part.is_empty()).peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() && *kind == BindKind::File {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                let mode = Mode::from_raw_mode(0o644);
+                let made = rustix::fs::openat2(&at, part, flags, mode, STRAIGHT).at(step)?;
+                let found = FileType::from_raw_mode(rustix::fs::fstat(&made).at(step)?.st_mode);
+                if !found.is_file() {
+                    return Err(Failure { step, errno: Errno::NOTUNIQ });
+                }
+                give_to_job(&at, part, builder)?;
+                continue;
+            }
+            match rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) => give_to_job(&at, part, builder)?,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Failure { step, errno }),
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            at = rustix::fs::openat2(&at, part, flags, Mode::empty(), STRAIGHT).at(step)?;
+        }
+    }
+    Ok(())
+}
+
+const STRAIGHT: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 fn give_to_job(parent: &OwnedFd, name: &str, builder: Builder) -> Result<(), Failure> {
     let Builder::Host { base } = builder else { return Ok(()) };

@@ -59,8 +59,11 @@ impl<'a> Places<'a> {
             Console::Terminal { .. } => Some(terminal::PLACE),
         };
         let throwaway = plan.root.iter().filter_map(|entry| match entry {
-            RootEntry::Throwaway { path, .. } => Some(path.as_str()),
-            RootEntry::Bind { .. }
+            RootEntry::Throwaway { path, .. } | RootEntry::Mount { path, writable: true, .. } => {
+                Some(path.as_str())
+            }
+            RootEntry::Mount { writable: false, .. }
+            | RootEntry::Bind { .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
             | RootEntry::File { .. }

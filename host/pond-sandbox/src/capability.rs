@@ -11,7 +11,7 @@ use pond_policy::backend::Backend;
 use pond_policy::capability::Capability;
 use pond_policy::sandbox::SandboxPolicy;
 use pond_wire::contained::Kernel;
-use pond_wire::jail::{Console, Door, Step};
+use pond_wire::jail::{Console, Door, Duty, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -204,6 +204,9 @@ fn run(
         console: Console::Pipes,
         doors,
         home: &[],
+        mounts: &[],
+        filesystem: None,
+        duty: Duty::Once,
     };
     let mut running = provider.launch(None, &job)?;
     // It says nothing and is told nothing.

@@ -5,8 +5,9 @@ use std::path::Path;
 use pond_policy::backend::Backend;
 use pond_policy::sandbox::SandboxPolicy;
 
+use crate::checkout::Checkout;
 use crate::container::{Contained, Container, ContainerFault, EngineSettings};
-use crate::native::cgroup::{Around, Mode};
+use crate::native::cgroup::{Around, DiskRate, Mode, NoDiskRate};
 use crate::native::{Begun, Job, LaunchFault, Native, NativeFault, Running};
 use crate::record::{JobName, Live, RecordFault};
 use crate::state::StateDir;
@@ -64,6 +65,14 @@ impl Provider {
         }
     }
 
+    /// How fast jobs may use the disk, where somebody said so; what an engine does about it pond cannot tell.
+    pub fn disk_rate(&self) -> Option<Result<DiskRate, NoDiskRate>> {
+        match self {
+            Self::Native(native) => native.disk_rate(),
+            Self::Container(_) => None,
+        }
+    }
+
     /// The container that runs a job of this name now, whoever launched it; a native job has none.
     pub fn contained(&self, job: &JobName) -> Result<Option<Contained>, ProviderFault> {
         match self {
@@ -77,6 +86,14 @@ impl Provider {
         match self {
             Self::Native(native) => native.retire(),
             Self::Container(container) => container.retire(),
+        }
+    }
+
+    /// Lets the launcher make ready what the next job gets if it is like this one; an engine has nothing to make ready.
+    pub fn stand_by(&self, policy: &SandboxPolicy, checkout: &Checkout) -> Result<(), ProviderFault> {
+        match self {
+            Self::Native(native) => Ok(native.stand_by(policy, checkout)?),
+            Self::Container(_) => Ok(()),
         }
     }
 

@@ -41,10 +41,10 @@ impl TryFrom<String> for JobName {
 
     fn try_from(text: String) -> Result<Self, String> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if (1..=64).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(plain) {
+        if (1..=80).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(plain) {
             Ok(Self(text))
         } else {
-            Err(format!("{text:?} is not a job name: 1 to 64 of a-z, 0-9 and -"))
+            Err(format!("{text:?} is not a job name: 1 to 80 of a-z, 0-9 and -"))
         }
     }
 }
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_job_name_cannot_leave_its_directory() {
-        for text in ["", "..", "a/b", "-rf", "A", "a\n", &"x".repeat(65)] {
+        for text in ["", "..", "a/b", "-rf", "A", "a\n", &"x".repeat(81)] {
             assert_eq!(JobName::try_from(text.to_owned()).ok(), None, "{text:?}");
         }
     }

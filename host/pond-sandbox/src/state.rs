@@ -90,6 +90,11 @@ impl StateDir {
         self.root.join("unfinished")
     }
 
+    /// Sandboxes that last, one directory each; made with the first of them.
+    pub fn sandboxes(&self) -> PathBuf {
+        self.root.join("sandboxes")
+    }
+
     /// Results, one directory per run.
     pub fn runs(&self) -> PathBuf {
         self.root.join("runs")

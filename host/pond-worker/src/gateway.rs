@@ -2,7 +2,10 @@
 //! sandbox, and listens to what it says until the job is over.
 //!
 //! Zone: host. The gateway is one of pond's own processes but talks to the job all day, so its events are bounded, decoded
-//! strictly and only ever recorded. It ends when this value goes, whatever else happens.
+//! strictly and only ever recorded. It ends when this value goes, whatever else happens. What it had decided and not yet
+//! said when it ended is in its journal, and is heard last.
+
+mod journal;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +20,8 @@ use pond_wire::jail;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use journal::Journal;
 
 /// The name the gateway runs under.
 const NAME: &str = "pond-gateway";
@@ -46,8 +51,14 @@ pub enum GatewayFault {
 pub struct Gateway {
     control: OwnedFd,
     process: OwnedFd,
-    /// Heard in one packet with an earlier event, and not asked for yet.
-    waiting: Mutex<VecDeque<Event>>,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    /// In one packet with an earlier event, and not asked for yet.
+    waiting: VecDeque<Event>,
+    journal: Journal,
 }
 
 impl Gateway {
@@ -56,9 +67,12 @@ impl Gateway {
         let role = role::start(executable, NAME).map_err(GatewayFault::Start)?;
         let bytes = serde_json::to_vec(order).map_err(|fault| GatewayFault::Order(fault.into()))?;
         let order = role::sealed("order", &bytes).map_err(GatewayFault::Order)?;
-        let descriptors: Vec<_> = std::iter::once(order.as_fd()).chain(keys.iter().copied()).collect();
+        let journal = Journal::make().map_err(GatewayFault::Order)?;
+        let descriptors: Vec<_> =
+            [order.as_fd(), journal.as_fd()].into_iter().chain(keys.iter().copied()).collect();
         pond_sys::socket::send(&role.socket, &[1], &descriptors).map_err(GatewayFault::Talk)?;
-        Ok(Self { control: role.socket, process: role.process, waiting: Mutex::default() })
+        let heard = Mutex::new(Heard { waiting: VecDeque::new(), journal });
+        Ok(Self { control: role.socket, process: role.process, heard })
     }
 
     /// Hands over the listeners made inside, in the plan's order, and waits until they are served.
@@ -74,11 +88,11 @@ impl Gateway {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.next(until)? {
-                Heard::Said(Event::Serving) => return Ok(()),
-                Heard::Said(Event::Failed { reason }) => return Err(GatewayFault::Failed(reason)),
-                Heard::Said(_earlier) => {}
-                Heard::Nothing => return Err(GatewayFault::Late),
-                Heard::End => return Err(GatewayFault::Gone),
+                Next::Said(Event::Serving) => return Ok(()),
+                Next::Said(Event::Failed { reason }) => return Err(GatewayFault::Failed(reason)),
+                Next::Said(_earlier) => {}
+                Next::Nothing => return Err(GatewayFault::Late),
+                Next::End => return Err(GatewayFault::Gone),
             }
         }
     }
@@ -86,8 +100,8 @@ impl Gateway {
     /// What it says next; for ever, if need be.
     pub fn listen(&self) -> Result<Option<Event>, GatewayFault> {
         match self.receive()? {
-            Heard::Said(event) => Ok(Some(event)),
-            Heard::Nothing | Heard::End => Ok(None),
+            Next::Said(event) => Ok(Some(event)),
+            Next::Nothing | Next::End => Ok(None),
         }
     }
 
@@ -119,12 +133,19 @@ impl Gateway {
         pond_sys::socket::send(&self.control, &text, &[]).map_err(GatewayFault::Talk)
     }
 
+    /// Lets its tunnels move this much in all from now on.
+    pub fn bytes(&self, total: u64) -> Result<(), GatewayFault> {
+        let bytes = Command::Bytes { total };
+        let text = serde_json::to_vec(&bytes).map_err(|fault| GatewayFault::Order(fault.into()))?;
+        pond_sys::socket::send(&self.control, &text, &[]).map_err(GatewayFault::Talk)
+    }
+
     /// Ends it at once; whoever listens hears the end.
     pub fn kill(&self) {
         if let Err(_dead_already) = pidfd_send_signal(&self.process, Signal::KILL) {}
     }
 
-    fn next(&self, until: Instant) -> Result<Heard, GatewayFault> {
+    fn next(&self, until: Instant) -> Result<Next, GatewayFault> {
         if self.has_spoken() {
             return self.receive();
         }
@@ -132,7 +153,7 @@ impl Gateway {
             let left = until.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).map_err(|_| GatewayFault::Late)?;
             match poll(&mut [PollFd::new(&self.control, PollFlags::IN)], Some(&left)) {
-                Ok(0) => return Ok(Heard::Nothing),
+                Ok(0) => return Ok(Next::Nothing),
                 Ok(_) => return self.receive(),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(GatewayFault::Talk(errno.into())),
@@ -149,27 +170,43 @@ impl AsFd for Gateway {
 }
 
 impl Gateway {
+    /// Readable once the process is gone.
+    pub fn process(&self) -> BorrowedFd<'_> {
+        self.process.as_fd()
+    }
+
     /// Whether something it said has not been listened to yet.
     pub fn has_spoken(&self) -> bool {
-        !self.waiting().is_empty()
+        !self.heard().waiting.is_empty()
     }
 
-    /// The next event, of an earlier packet or of a new one.
-    fn receive(&self) -> Result<Heard, GatewayFault> {
-        let mut waiting = self.waiting();
-        if waiting.is_empty() {
+    /// The next event, of an earlier packet or of a new one; after the last packet, of the journal.
+    fn receive(&self) -> Result<Next, GatewayFault> {
+        let mut heard = self.heard();
+        if heard.waiting.is_empty() {
             let mut buffer = vec![0; MAX_EVENT_BYTES];
-            let received = pond_sys::socket::receive(&self.control, &mut buffer);
-            let (length, _none) = received.map_err(GatewayFault::Talk)?;
+            let length = match pond_sys::socket::receive(&self.control, &mut buffer) {
+                // One that is killed with commands unread.
+                Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => 0,
+                received => received.map_err(GatewayFault::Talk)?.0,
+            };
             for event in events(buffer.get(..length).unwrap_or_default()) {
-                waiting.push_back(event.map_err(GatewayFault::Event)?);
+                let event = event.map_err(GatewayFault::Event)?;
+                heard.journal.heard(&event);
+                heard.waiting.push_back(event);
+            }
+            if length == 0 {
+                for line in heard.journal.unheard().map_err(GatewayFault::Talk)? {
+                    let event = serde_json::from_slice(&line).map_err(GatewayFault::Event)?;
+                    heard.waiting.push_back(event);
+                }
             }
         }
-        Ok(waiting.pop_front().map_or(Heard::End, Heard::Said))
+        Ok(heard.waiting.pop_front().map_or(Next::End, Next::Said))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Event>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,7 +217,7 @@ impl Drop for Gateway {
     }
 }
 
-enum Heard {
+enum Next {
     Said(Event),
     Nothing,
     End,

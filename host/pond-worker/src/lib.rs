@@ -6,6 +6,7 @@
 //! - [`apply`] puts a collected result into a checkout, all of it or nothing.
 //! - [`daemon`] takes jobs from a control plane over [`link`]; [`order`] is what it tells the process that runs one, which
 //!   reads it with [`meant`].
+//! - [`carry`] copies files into a sandbox that lasts, and out of it.
 //! - [`pack`] and [`unpack`] carry a checkout to another host as a stream with a hash.
 //! - [`snapshot`] copies a checkout before a job starts.
 //! - [`neutral`] makes job output safe to show on a person's terminal; [`terminal`] does for a job that draws on it.
@@ -13,6 +14,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod apply;
+pub mod carry;
 pub mod collect;
 pub mod daemon;
 pub mod gateway;

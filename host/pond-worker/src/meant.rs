@@ -1,7 +1,6 @@
 //! What an offered stage means on this worker: its executor is read and its sandbox resolved again, under this machine's own
 //! settings. A policy that was computed elsewhere is compared and never used.
 
-use pond_policy::harness::Agent;
 use pond_policy::name::{Name, Project};
 use pond_policy::node::Node;
 use pond_policy::path::Path;
@@ -73,13 +72,11 @@ pub fn understand(
     if Digest::of(&canonical) != offered {
         return Err(MeantFault::Policy);
     }
-    let argv = match &executor.program {
-        Program::Command(argv) => argv.clone(),
-        Program::Agent(name) => {
-            let agent = Agent::from_name(name.as_str());
-            vec![agent.ok_or_else(|| MeantFault::Agent(name.to_string()))?.program().to_owned()]
-        }
+    let unknown = || match &executor.program {
+        Program::Agent(name) => MeantFault::Agent(name.to_string()),
+        Program::Command(argv) => MeantFault::Agent(argv.join(" ")),
     };
+    let argv = executor.program.argv().ok_or_else(unknown)?;
     Ok(Meant { executor, policy, argv })
 }
 

@@ -53,6 +53,8 @@ pub enum JobAnswer {
     Spent { cost_microcents: u64, egress_bytes: u64 },
     /// A call of a model waits for more money; what the job would have to be lent in all.
     Short { least_microcents: u64, most_microcents: u64 },
+    /// Connections wait for more bytes than the job was lent; so many have been moved.
+    ShortBytes { moved: u64 },
     /// The job is over; its statement and its result lie in the directory of this run.
     Ended { run: String },
     /// Nothing ran, or what ran cannot be told.
@@ -70,11 +72,33 @@ pub struct Wires {
     /// Where the job's output goes, byte for byte as its logs have it.
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
-    /// What the job may cost in all, again and again: eight bytes each, big-endian.
+    /// What the job may use in all, again and again; see [`Lent`].
     pub lent: OwnedFd,
 }
 
-/// Sends an order, where standard output and error shall go, and where more money is announced.
+/// What a job was lent in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lent {
+    pub microcents: u64,
+    pub egress_bytes: u64,
+}
+
+impl Lent {
+    /// Eight bytes each, big-endian: a packet that a pipe never cuts.
+    pub fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.microcents) << 64 | u128::from(self.egress_bytes)).to_be_bytes()
+    }
+
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
+        Self {
+            microcents: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            egress_bytes: u64::from_be_bytes(rest),
+        }
+    }
+}
+
+/// Sends an order, where standard output and error shall go, and where more money and bytes are announced.
 pub fn send(
     to: &UnixStream,
     order: &JobOrder,

@@ -5,10 +5,14 @@
 //! root), permissions and times are kept, because builds look at them. Contents are shared with the original where the file
 //! system can.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
+use ignore::gitignore::Gitignore;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
@@ -50,13 +54,43 @@ pub enum SnapshotFault {
     Write { path: String, source: io::Error },
     #[error("{path} keeps changing while it is copied")]
     Unsteady { path: String },
+    #[error("{path} is a symbolic link that leads out of the tree; exclude it, or name what it leads to")]
+    Outward { path: String },
+}
+
+/// How a tree is copied, where it is no checkout of a job that runs once.
+#[derive(Debug, Default)]
+pub(crate) struct Manner {
+    /// To whom the copy belongs; without it, to whom the original does.
+    pub(crate) owner: Option<(Uid, Gid)>,
+    pub(crate) left_out: Option<Gitignore>,
+    pub(crate) outward: Outward,
+}
+
+/// What becomes of a symbolic link that leads out of the tree.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outward {
+    /// It is copied: where the tree goes, it leads nowhere.
+    #[default]
+    Keep,
+    Skip,
+    Refuse,
 }
 
 /// Copies the tree at `source` into the empty directory `target`.
 pub fn snapshot(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<Copied, SnapshotFault> {
+    copy(source, target, &Manner::default())
+}
+
+pub(crate) fn copy(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    manner: &Manner,
+) -> Result<Copied, SnapshotFault> {
     let mut copy = Copy {
         source,
         target,
+        manner,
         is_root: rustix::process::geteuid().is_root(),
         done: Copied::default(),
         made: Vec::new(),
@@ -72,6 +106,7 @@ pub fn snapshot(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<Copied
 struct Copy<'a> {
     source: BorrowedFd<'a>,
     target: BorrowedFd<'a>,
+    manner: &'a Manner,
     is_root: bool,
     done: Copied,
     /// Directories, parents first. They get their permissions and times when nothing is added to them any more.
@@ -108,6 +143,9 @@ impl Copy<'_> {
                     Err(Errno::NOENT) => return Ok(()),
                     looked => looked.map_err(|errno| reading(&path, errno))?,
                 };
+                if self.is_left_out(&path, beneath::kind(&stat)) {
+                    return Ok(());
+                }
                 match beneath::kind(&stat) {
                     FileType::Directory if depth >= DEEPEST => {
                         Err(SnapshotFault::TooDeep { path: quoted("", &path) })
@@ -197,10 +235,17 @@ impl Copy<'_> {
             Err(Errno::NOENT | Errno::INVAL) => return Ok(()),
             read => read.map_err(|errno| reading(path, errno))?,
         };
+        match self.manner.outward {
+            Outward::Skip if leads_out(path, target.to_bytes()) => return self.skip(path),
+            Outward::Refuse if leads_out(path, target.to_bytes()) => {
+                return Err(SnapshotFault::Outward { path: quoted("", path) });
+            }
+            Outward::Keep | Outward::Skip | Outward::Refuse => {}
+        }
         let made = rustix::fs::symlinkat(target.as_c_str(), into, name).and_then(|()| {
             let times = times(stat);
             rustix::fs::utimensat(into, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-            let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            let (uid, gid) = self.owner(stat);
             if self.is_root {
                 rustix::fs::chownat(into, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
             } else {
@@ -222,7 +267,7 @@ impl Copy<'_> {
 
     /// Owner, permissions and times of the original, without setuid and setgid.
     fn dress(&self, fd: impl AsFd, stat: &Stat, kind: Kind) -> io::Result<()> {
-        let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        let (uid, gid) = self.owner(stat);
         if self.is_root {
             rustix::fs::fchown(&fd, Some(uid), Some(gid))?;
         }
@@ -234,6 +279,15 @@ impl Copy<'_> {
         };
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(bits))?;
         Ok(rustix::fs::futimens(&fd, &times(stat))?)
+    }
+
+    fn owner(&self, stat: &Stat) -> (Uid, Gid) {
+        self.manner.owner.unwrap_or((Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)))
+    }
+
+    fn is_left_out(&self, path: &[u8], kind: FileType) -> bool {
+        let path = Path::new(OsStr::from_bytes(path));
+        self.manner.left_out.as_ref().is_some_and(|rules| rules.matched(path, kind.is_dir()).is_ignore())
     }
 
     fn spend_entry(&mut self) -> Result<(), SnapshotFault> {
@@ -254,6 +308,24 @@ impl Copy<'_> {
 enum Kind {
     File,
     Directory,
+}
+
+/// Whether a link at this path of the tree leads out of it, by its words alone. One that leads through other links is judged as if
+/// those were directories: where they lead is judged by itself.
+fn leads_out(path: &[u8], target: &[u8]) -> bool {
+    let mut depth = path.split(|byte| *byte == b'/').count() - 1;
+    if target.starts_with(b"/") {
+        return true;
+    }
+    for part in target.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." if depth == 0 => return true,
+            b".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    false
 }
 
 fn times(stat: &Stat) -> Timestamps {

@@ -272,8 +272,7 @@ impl<S: FnMut(Stream, &[u8]) -> io::Result<String>> Watch<'_, S> {
         let Some(person) = self.terminal else { return Ok(()) };
         let size = person.renew()?;
         for (_, master) in self.outputs.iter().filter(|(stream, _)| *stream == Stream::Terminal) {
-            rustix::termios::tcsetwinsize(master, size)
-                .map_err(|errno| SuperviseFault::Connect(errno.into()))?;
+            self.running.resize(master.as_fd(), size)?;
         }
         Ok(())
     }

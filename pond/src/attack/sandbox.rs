@@ -18,7 +18,7 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::native::{Exhibit, Job, Remains, Upper, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
-use pond_wire::jail::Console;
+use pond_wire::jail::{Console, Duty};
 use pond_worker::collect::{Caps, Collected, Ignored, OverlayXattrs, PATIENT, Sources, Wanted, collect};
 use pond_worker::supervise::{Bounds, Ended, Stream, Wiring, supervise};
 
@@ -59,6 +59,8 @@ impl Range<'_> {
         let argv = self.argv(stage, selectors)?;
         let source = self.executable.to_str().context("pond's own path is not UTF-8")?.to_owned();
         let exhibits = [Exhibit { source, path: PROBE.to_owned() }];
+        // As every `pond run` does, or what is attacked here would not be what a job gets.
+        self.provider.stand_by(&policy, &checkout)?;
         let record = self.provider.reserve(name.clone())?;
         let job = Job {
             record: &record,
@@ -71,6 +73,9 @@ impl Range<'_> {
             console: Console::Pipes,
             doors: &[],
             home: &[],
+            mounts: &[],
+            filesystem: None,
+            duty: Duty::Once,
         };
         let running = match self.provider.launch(None, &job) {
             Ok(running) => running,

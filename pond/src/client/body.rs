@@ -19,6 +19,8 @@ pub(crate) enum Content {
     Json(Vec<u8>),
     /// A run document as its author wrote it.
     Document(Vec<u8>),
+    /// A file, whatever it holds.
+    Bytes(Vec<u8>),
     Stream(Receiver<Piece>),
 }
 
@@ -32,6 +34,7 @@ impl Content {
             Self::Nothing => None,
             Self::Json(_) => Some("application/json"),
             Self::Document(_) => Some("application/yaml"),
+            Self::Bytes(_) => Some("application/octet-stream"),
             Self::Stream(_) => Some(pond_wire::api::TREE_TYPE),
         }
     }
@@ -47,7 +50,9 @@ impl From<Content> for Sent {
     fn from(content: Content) -> Self {
         match content {
             Content::Nothing => Self::Whole(None),
-            Content::Json(bytes) | Content::Document(bytes) => Self::Whole(Some(bytes.into())),
+            Content::Json(bytes) | Content::Document(bytes) | Content::Bytes(bytes) => {
+                Self::Whole(Some(bytes.into()))
+            }
             Content::Stream(receiver) => Self::Stream(receiver),
         }
     }

@@ -48,6 +48,11 @@ impl ServerArgs {
         self.server.is_some()
     }
 
+    /// Whose certificates are believed.
+    pub(crate) fn ca_file(&self) -> Option<PathBuf> {
+        self.ca_file.clone()
+    }
+
     pub(crate) fn address(&self) -> Result<Address, ClientFault> {
         let text = self.server.clone().or(settings::server().url).unwrap_or_else(|| USUAL.to_owned());
         let address = Address::parse(&text).ok_or(ClientFault::Address { text })?;

@@ -76,7 +76,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    pub(super) fn new(
+    pub(crate) fn new(
         address: Address,
         token: Zeroizing<String>,
         ca_file: Option<&Path>,
@@ -114,7 +114,7 @@ impl Server {
     /// An answer of success; any other is the problem it tells of.
     async fn send(&self, call: Call) -> Result<Response<Incoming>, ClientFault> {
         let patience = match call.content {
-            Content::Nothing | Content::Json(_) | Content::Document(_) => PATIENCE,
+            Content::Nothing | Content::Json(_) | Content::Document(_) | Content::Bytes(_) => PATIENCE,
             Content::Stream(_) => UPLOAD,
         };
         let answered = tokio::time::timeout(patience, self.exchange(call)).await;

@@ -1,8 +1,11 @@
 //! What pond cannot hold on some hosts although jobs run there: said beforehand, with what would change it.
 
+use pond_sandbox::native::cgroup::CgroupHost;
+use pond_sandbox::state::StateDir;
 use rustix::process::{Resource, getegid, geteuid, getgroups, getrlimit};
 
 use super::{Row, State};
+use crate::settings;
 
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
@@ -35,13 +38,27 @@ fn crashes(pattern: &str, most_core_bytes: u64) -> State {
     }
 }
 
-/// The same on every host so far: v1 cannot limit what goes through the page cache, and for v2 pond does not know the disks below
-/// the one it makes.
+/// Whether this host can hold a job to a rate, and whether somebody asks for one.
 fn bandwidth() -> State {
-    State::Weak {
-        detail: "not limited: a job can slow the disk down within its quota of bytes".to_owned(),
-        remedy: String::new(),
+    let asked = settings::disk_rate();
+    let held = state_dir().and_then(|state| {
+        let host = CgroupHost::detect()?;
+        Ok(host.disk_rate(&state.scratch(), asked.as_ref().ok().copied().flatten().unwrap_or(1))?)
+    });
+    let weak = |detail: String, remedy: &str| State::Weak { detail, remedy: remedy.to_owned() };
+    let set = "set POND_DISK_BYTES_PER_SECOND";
+    match (asked, held) {
+        (Err(_), _) => weak("the rate that was asked for is not understood".to_owned(), set),
+        (Ok(_), Err(fault)) => weak(format!("not enforceable: {fault:#}"), ""),
+        (Ok(None), Ok(_)) => weak("not limited: a job can slow the disk down".to_owned(), set),
+        (Ok(Some(_)), Ok(rate)) => {
+            State::Ok { detail: format!("{} bytes a second each way", rate.bytes_per_second()) }
+        }
     }
+}
+
+fn state_dir() -> anyhow::Result<StateDir> {
+    Ok(StateDir::open(&settings::state_dir()?)?)
 }
 
 /// How many groups the caller has besides the first.

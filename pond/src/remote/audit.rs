@@ -230,7 +230,9 @@ impl Report {
     fn text(&self) -> String {
         let mut lines = self.checks.lines();
         lines.push(match (self.verified, self.entries) {
-            (true, Some(entries)) => format!("verified: {entries} entries, signed by key {}", self.key_id),
+            (true, Some(entries)) => {
+                format!("verified: {entries} entries, signed by the key with the id {}", self.key_id)
+            }
             (true, None) | (false, _) => {
                 "REFUSED: the log is not what was signed, or could not be read".to_owned()
             }

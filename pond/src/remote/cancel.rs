@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use http::Method;
-use pond_wire::api::Cancel;
+use pond_wire::api::{Cancel, RunState};
 
-use super::view;
+use super::{state_of_run, view};
 use crate::client::body::Content;
 use crate::client::server::Call;
 use crate::client::target::Target;
@@ -37,9 +37,10 @@ pub(crate) fn main(args: &CancelArgs) -> ExitCode {
         if args.json {
             return Ok(output::json(&run));
         }
-        let line = match run.run.ended_at {
-            Some(_) => format!("{} is cancelled", args.run),
-            None => format!("{} is being cancelled: {} still open", args.run, run.run.open_stages),
+        let line = match (run.run.ended_at, run.run.state) {
+            (Some(_), RunState::Cancelled) => format!("{} is cancelled", args.run),
+            (Some(_), state) => format!("{} had ended before: {}", args.run, state_of_run(state)),
+            (None, _) => format!("{} is being cancelled: {} still open", args.run, run.run.open_stages),
         };
         Ok(output::lines(&output::plain(&line)))
     })

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use hyper::body::Bytes;
+use pond_seal::envelope::Envelope;
 use pond_seal::key::PublicKey;
 use pond_wire::api::{LogProof, Outcome, ResultView, RunView, StageView, Standing, Workers};
 use pond_worker::pack::CAPS;
@@ -85,19 +86,20 @@ async fn fetch(server: &Arc<Server>, args: &FetchArgs) -> anyhow::Result<ExitCod
             stage.name
         );
     }
-    let key = match &args.key {
-        Some(named) => trusted(Some(named))?,
+    let keys = match &args.key {
+        Some(named) => vec![trusted(Some(named))?],
         None => pinned(server, &result.worker).await?,
     };
     let building = Building::begin(&args.out)?;
     let envelope = statement::envelope(server, &args.run, &stage.name).await?;
+    let key = signer(&keys, &envelope).context("the worker has no key")?;
     write(&building.path.join(STATEMENT), &envelope)?;
     let log_key = logged(server, args, stage, &building.path.join(AUDIT_PROOF)).await?;
     receive(server, &args.run, &stage.name, &building.path).await?;
     for stream in Stream::ALL {
         log(server, &args.run, &stage.name, stream, &building.path).await?;
     }
-    let report = verify::of_job(&building.path, &key, &about(result, &log_key))?;
+    let report = verify::of_job(&building.path, key, &about(result, &log_key))?;
     if report.holds() {
         building.finish(&args.out)?;
     }
@@ -151,8 +153,15 @@ fn chosen<'a>(run: &'a RunView, named: Option<&str>) -> anyhow::Result<&'a Stage
     }
 }
 
-/// The key that the control plane pinned when the worker joined.
-async fn pinned(server: &Server, worker: &str) -> anyhow::Result<PublicKey> {
+/// The one of a worker's keys that signed; the one it has now if none did, which the checks will say.
+fn signer<'a>(keys: &'a [PublicKey], envelope: &[u8]) -> Option<&'a PublicKey> {
+    let envelope = Envelope::parse(envelope).ok();
+    let signed = |key: &&PublicKey| envelope.as_ref().is_some_and(|envelope| envelope.verify(key).is_ok());
+    keys.iter().find(signed).or(keys.first())
+}
+
+/// The keys that the control plane pinned: the one the worker has now, then those it had before.
+async fn pinned(server: &Server, worker: &str) -> anyhow::Result<Vec<PublicKey>> {
     let workers: Workers = match server.json(Call::get(Target::new(&["workers"]))).await {
         Err(ClientFault::Problem(problem)) if problem.status == 403 => {
             bail!("this token may not see the keys of workers: name the key of worker {worker} with --key");
@@ -162,7 +171,8 @@ async fn pinned(server: &Server, worker: &str) -> anyhow::Result<PublicKey> {
     let found = workers.workers.iter().find(|known| known.id == worker);
     let found = found
         .with_context(|| format!("the server does not know worker {worker}; name its key with --key"))?;
-    PublicKey::parse(&found.signing_key).with_context(|| format!("the key of worker {worker}"))
+    let keys = std::iter::once(&found.signing_key).chain(&found.former_keys);
+    keys.map(|key| PublicKey::parse(key).with_context(|| format!("a key of worker {worker}"))).collect()
 }
 
 /// A directory beside its place, which goes when it does not get there.
@@ -277,4 +287,24 @@ async fn log(
         file.write_all(&bytes).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use pond_seal::envelope::seal;
+    use pond_seal::key::SigningKey;
+
+    use super::*;
+
+    #[test]
+    fn a_result_is_checked_with_the_key_it_was_signed_with() {
+        let [old, new, other] = [(); 3].map(|()| SigningKey::generate().unwrap());
+        let keys = [new.public(), old.public()];
+        let signed = |key: &SigningKey| seal(b"{}", key).unwrap();
+        assert_eq!(signer(&keys, &signed(&old)), Some(&keys[1]));
+        assert_eq!(signer(&keys, &signed(&new)), Some(&keys[0]));
+        for nobody in [signed(&other), b"{}".to_vec()] {
+            assert_eq!(signer(&keys, &nobody), Some(&keys[0]), "which will not hold");
+        }
+    }
 }

@@ -73,6 +73,10 @@ enum ScopeArg {
     RunsRead,
     #[value(name = "runs:write")]
     RunsWrite,
+    #[value(name = "sandboxes:read")]
+    SandboxesRead,
+    #[value(name = "sandboxes:write")]
+    SandboxesWrite,
     #[value(name = "secrets:write")]
     SecretsWrite,
     #[value(name = "egress:write")]
@@ -90,6 +94,8 @@ impl From<ScopeArg> for Scope {
         match scope {
             ScopeArg::RunsRead => Self::RunsRead,
             ScopeArg::RunsWrite => Self::RunsWrite,
+            ScopeArg::SandboxesRead => Self::SandboxesRead,
+            ScopeArg::SandboxesWrite => Self::SandboxesWrite,
             ScopeArg::SecretsWrite => Self::SecretsWrite,
             ScopeArg::EgressWrite => Self::EgressWrite,
             ScopeArg::WorkersAdmin => Self::WorkersAdmin,

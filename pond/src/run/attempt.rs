@@ -17,7 +17,7 @@ use pond_sandbox::native::{Begun, Job, Remains, abandon};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::{JobName, Live};
 use pond_sandbox::state::StateDir;
-use pond_wire::jail::Console;
+use pond_wire::jail::{Console, Duty};
 use pond_worker::collect::{Above, Wanted, head_commit};
 use pond_worker::supervise::{Bounds, Ended, Stop, Wiring, supervise};
 
@@ -35,7 +35,7 @@ use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::{Shortfall, Verdict};
-use super::{Request, egress, new_name, terminal};
+use super::{Request, disk_rate, egress, new_name, terminal};
 use crate::output;
 use crate::runs::{self, RunInfo};
 
@@ -195,6 +195,7 @@ impl Attempt<'_> {
             network: &network,
             around,
             groups: provider.groups(),
+            disk_rate: disk_rate::said(self.request.disk_rate, provider),
             directory: &directory,
         };
         let statement = statement::state(&facts, prepared);
@@ -250,6 +251,9 @@ impl Attempt<'_> {
             console: *console,
             doors: way_out.as_ref().map_or(&[], |way_out| &way_out.doors),
             home,
+            mounts: &[],
+            filesystem: None,
+            duty: Duty::Once,
         };
         let mut running = provider.launch(begun, &job)?;
         self.request.begun.replace(Some(self.record.job().clone()));

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pond_sandbox::checkout::Checkout;
+use pond_seal::Digest;
 use pond_worker::collect::{Record, Start, changed_since};
+use pond_worker::pack::pack;
 use pond_worker::snapshot::{Copied, snapshot};
 use serde::Serialize;
 
@@ -15,8 +17,15 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub(crate) enum BaseSummary {
-    Live { changed_meanwhile: bool },
-    Snapshot { skipped: u64, skipped_names: Vec<String> },
+    Live {
+        changed_meanwhile: bool,
+    },
+    Snapshot {
+        skipped: u64,
+        skipped_names: Vec<String>,
+        /// Over all of it; none where a tree cannot be named so, as one with a file of more than a GiB.
+        tree_sha256: Option<Digest>,
+    },
 }
 
 #[derive(Debug)]
@@ -69,10 +78,13 @@ impl<'a> Base<'a> {
                     record.map(|record| changed_since(checkout.as_fd(), record, start)).transpose()?;
                 Ok(BaseSummary::Live { changed_meanwhile: changed.unwrap_or(false) })
             }
-            Self::Snapshot { place, copied, .. } => {
+            Self::Snapshot { place, copy, copied } => {
+                // A copy of ours that only the job saw, read-only: it is what the job began with.
+                let tree_sha256 = pack(&copy, std::io::sink()).ok().map(|packed| packed.input);
+                drop(copy);
                 std::fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
                 let Copied { skipped, skipped_names, .. } = copied;
-                Ok(BaseSummary::Snapshot { skipped, skipped_names })
+                Ok(BaseSummary::Snapshot { skipped, skipped_names, tree_sha256 })
             }
         }
     }

@@ -53,7 +53,7 @@ struct Told<'a> {
 
 /// Who tells the audit log of this machine.
 #[derive(Debug)]
-pub(super) struct Auditor {
+pub(crate) struct Auditor {
     audit: Audit,
     job: JobName,
     profile: &'static str,
@@ -61,7 +61,7 @@ pub(super) struct Auditor {
 }
 
 impl Auditor {
-    pub(super) fn new(
+    pub(crate) fn new(
         state: &StateDir,
         job: &JobName,
         profile: Profile,

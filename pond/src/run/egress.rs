@@ -52,9 +52,9 @@ const TUNNELS: u32 = 256;
 
 /// A gateway that is getting ready.
 #[derive(Debug)]
-pub(super) struct WayOut {
+pub(crate) struct WayOut {
     gateway: Gateway,
-    pub(super) doors: Vec<Door>,
+    pub(crate) doors: Vec<Door>,
     /// Where a person changes the rules, if there are any.
     counter: Option<(Rules, Desk)>,
     ceiling_microcents: u64,
@@ -62,7 +62,7 @@ pub(super) struct WayOut {
 
 /// A gateway at work, and who listens to it. It ends with this value.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     gateway: Arc<Gateway>,
     heard: Receiver<anyhow::Result<Traffic>>,
     listener: Option<JoinHandle<()>>,
@@ -90,29 +90,30 @@ impl Outside {
 
 /// What decides where a run may go.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     outside: Outside,
     caps: Caps,
-    pub(super) doors: Vec<Door>,
+    pub(crate) doors: Vec<Door>,
     /// What leads the job's tools to the doors.
-    pub(super) env: Vec<(String, String)>,
+    pub(crate) env: Vec<(String, String)>,
 }
 
 impl Plan {
-    /// The same, with no more bytes in all than this.
+    /// The same, with no more bytes in all than this, and with none to begin with: they are lent.
     pub(super) fn within(mut self, total_bytes: u64) -> Self {
         self.caps.total_bytes = self.caps.total_bytes.min(total_bytes);
+        self.caps.lent_bytes = Some(0);
         self
     }
 
     /// What the gateway will be told, if there is one.
-    pub(super) fn reach(&self) -> Option<Reach> {
+    pub(crate) fn reach(&self) -> Option<Reach> {
         self.outside.reach()
     }
 }
 
 /// Decides what the posture, the operator's file and the flags let out.
-pub(super) fn plan(
+pub(crate) fn plan(
     policy: &SandboxPolicy,
     operator: &Operator,
     asked: &[String],
@@ -127,7 +128,9 @@ pub(super) fn plan(
         Network::Sealed => Ok(Plan { outside: Outside::Nothing, caps, doors: Vec::new(), env: Vec::new() }),
         Network::BrokerOnly => {
             let outside = if with_model { Outside::Broker } else { Outside::Nothing };
-            Ok(Plan { outside, caps, doors: broker.into_iter().collect(), env: Vec::new() })
+            // No name exists inside; the responder is there to say so at once, and to whom it was said.
+            let doors = broker.into_iter().flat_map(|broker| [Door::Dns, broker]).collect();
+            Ok(Plan { outside, caps, doors, env: Vec::new() })
         }
         Network::Allowlist => {
             let rules = Rules::new(operator, asked)?;
@@ -151,13 +154,14 @@ fn caps(asked: &operator::Caps) -> anyhow::Result<Caps> {
         tunnels: TUNNELS,
         tunnel_bytes: asked.tunnel_bytes.bytes(),
         total_bytes: asked.job_bytes.bytes(),
+        lent_bytes: None,
         idle_seconds: u32::try_from(asked.idle_seconds.get())?,
         lifetime_seconds: u32::try_from(asked.lifetime_seconds.get())?,
     })
 }
 
 /// Starts the gateway the plan asks for; nothing, where it lets nothing out.
-pub(super) fn start(
+pub(crate) fn start(
     plan: Plan,
     job: &str,
     resolvers: Vec<SocketAddr>,
@@ -215,7 +219,7 @@ fn doors(ports: &[u16]) -> anyhow::Result<Vec<Door>> {
 
 impl WayOut {
     /// Takes the doors over as the sandbox makes them, and lets the job begin once they are served.
-    pub(super) fn open(&self, running: &mut Running) -> anyhow::Result<()> {
+    pub(crate) fn open(&self, running: &mut Running) -> anyhow::Result<()> {
         let listeners = loop {
             if let Some(listeners) = running.doors.take() {
                 break listeners;
@@ -237,7 +241,7 @@ impl WayOut {
     }
 
     /// Writes down what the gateway says, from now to the end, and does what people ask of the rules.
-    pub(super) fn listen(
+    pub(crate) fn listen(
         self,
         directory: &Path,
         auditor: Auditor,
@@ -260,8 +264,13 @@ impl WayOut {
 }
 
 impl Watched {
+    /// Readable once the gateway is gone, whatever it said before.
+    pub(crate) fn end(&self) -> BorrowedFd<'_> {
+        self.gateway.process()
+    }
+
     /// The job is over: what went through, and what did not. A gateway that does not say its last word is ended.
-    pub(super) fn finish(self) -> anyhow::Result<Traffic> {
+    pub(crate) fn finish(self) -> anyhow::Result<Traffic> {
         self.gateway.finish()?;
         let heard = match self.heard.recv_timeout(FAREWELL) {
             Err(RecvTimeoutError::Timeout) => {

@@ -41,6 +41,7 @@ pub(crate) enum Kind {
     Processes,
     Time,
     Output,
+    Engine,
 }
 
 impl Finding {
@@ -80,7 +81,20 @@ pub(super) fn findings(
         found.extend(room.and_then(|room| disk(limits, room)));
     }
     found.extend(ending(policy, verdict));
+    found.extend(ended.over.is_cut_off.then(engine_gone));
     found
+}
+
+/// The job did nothing to deserve it.
+fn engine_gone() -> Finding {
+    Finding {
+        kind: Kind::Engine,
+        code: "engine_gone".to_owned(),
+        what: "the container engine ended while the job ran, and the job with it".to_owned(),
+        count: 1,
+        rule: "the container engine".to_owned(),
+        advice: "start the engine and run the job again".to_owned(),
+    }
 }
 
 fn memory(limits: Limits, ended: &Ended, verdict: &Verdict) -> Option<Finding> {

@@ -101,6 +101,7 @@ pub(crate) fn carry_out_order(
         manner: Manner::Quiet,
         out: None,
         resolvers: &resolvers,
+        disk_rate: settings::disk_rate()?,
         begun: RefCell::default(),
         way_out: RefCell::new(network.map(|network| (network, model))),
     };

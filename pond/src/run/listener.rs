@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pond_wire::gateway::Event;
 use pond_worker::gateway::Gateway;
-use pond_worker::order::{JobAnswer, Wires, answer};
+use pond_worker::order::{JobAnswer, Lent, Wires, answer};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -30,7 +30,7 @@ pub(super) struct Listener {
 
 /// The daemon that wants to know what the job has cost until now, and says how much that may be.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     told: UnixStream,
     /// Until it has said its last word.
     lent: Option<OwnedFd>,
@@ -48,15 +48,15 @@ impl Daemon {
         Ok(Self { told: wires.socket.try_clone()?, lent: Some(wires.lent.try_clone()?) })
     }
 
-    /// What the job may cost in all from now on.
-    fn said(&mut self) -> Option<u64> {
-        let mut bytes = [0; 8];
+    /// What the job may use in all from now on.
+    fn said(&mut self) -> Option<Lent> {
+        let mut bytes = [0; 16];
         let said = self.lent.as_ref().and_then(|lent| rustix::io::read(lent, &mut bytes).ok());
         if said != Some(bytes.len()) {
             self.lent = None;
             return None;
         }
-        Some(u64::from_be_bytes(bytes))
+        Some(Lent::from_bytes(bytes))
     }
 
     /// One that is gone ends the job by that alone.
@@ -80,9 +80,10 @@ impl Listener {
                     continue;
                 }
                 Speaker::Daemon => {
-                    if let Some(microcents) = self.daemon.as_mut().and_then(Daemon::said) {
-                        self.gateway.ceiling(microcents)?;
-                        traffic.ceiling_microcents = microcents;
+                    if let Some(lent) = self.daemon.as_mut().and_then(Daemon::said) {
+                        self.gateway.ceiling(lent.microcents)?;
+                        self.gateway.bytes(lent.egress_bytes)?;
+                        traffic.ceiling_microcents = traffic.ceiling_microcents.max(lent.microcents);
                     }
                     continue;
                 }
@@ -151,6 +152,9 @@ impl Listener {
             &Event::Short { least_microcents, most_microcents } => {
                 let short = JobAnswer::Short { least_microcents, most_microcents };
                 daemon.into_iter().for_each(|daemon| daemon.tell(&short));
+            }
+            &Event::ShortBytes { moved } => {
+                daemon.into_iter().for_each(|daemon| daemon.tell(&JobAnswer::ShortBytes { moved }));
             }
             Event::Serving
             | Event::Failed { .. }

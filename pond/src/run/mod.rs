@@ -6,26 +6,27 @@
 mod args;
 mod attempt;
 mod base;
-mod counter;
+pub(crate) mod counter;
 pub(crate) mod desk;
-mod egress;
+mod disk_rate;
+pub(crate) mod egress;
 mod export;
 mod finding;
 mod gather;
 mod given_out;
-mod listener;
-mod model;
+pub(crate) mod listener;
+pub(crate) mod model;
 mod outlet;
 mod pace;
 mod record;
-mod request;
+pub(crate) mod request;
 mod rules;
 mod shortage;
 mod sink;
 mod statement;
 mod summary;
-mod terminal;
-mod traffic;
+pub(crate) mod terminal;
+pub(crate) mod traffic;
 mod unconfined;
 mod verdict;
 mod warnings;
@@ -89,6 +90,7 @@ pub(crate) fn main(args: &RunArgs, launcher: Begun) -> ExitCode {
 struct Resolved {
     policy: SandboxPolicy,
     resolvers: Vec<SocketAddr>,
+    disk_rate: Option<u64>,
     operator: Operator,
 }
 
@@ -135,6 +137,7 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
         manner: args.manner(),
         out: args.out.as_deref(),
         resolvers: &resolved.resolvers,
+        disk_rate: resolved.disk_rate,
         begun: RefCell::default(),
         way_out: RefCell::new(network.map(|network| (network, model))),
     };
@@ -207,13 +210,18 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
     let checkout = Checkout::open(request.checkout)?;
     checkout.keep_apart(&state)?;
     let mut provider = match backend {
-        Backend::Native => Provider::Native(Native::with(state, launcher?)?),
+        Backend::Native => Provider::Native(Native::with(state, launcher?)?.at_rate(request.disk_rate)),
         Backend::Docker | Backend::Gvisor | Backend::Firecracker => {
             // Its own begins later, by when there is something to know.
             drop(launcher);
             Provider::container(backend, state, std::path::Path::new(OWN_EXECUTABLE), &settings::engine())?
         }
     };
+    if request.manner != Manner::Quiet
+        && let Some(warning) = disk_rate::warning(request.disk_rate, &provider)
+    {
+        output::say(&format!("pond: warning: {warning}"));
+    }
     let (id, summary) = attempt::run(&mut provider, request, &checkout)?;
     let returncode = match report(request.manner, &summary) {
         Ok(()) => summary.exit_code,
@@ -232,9 +240,9 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
 
 /// The worker's own resolution over the block the flags spell, and the operator's settings around it.
 fn resolve(args: &RunArgs) -> Result<Resolved, Refusals> {
-    let resolvers = settings::resolvers()?;
+    let (resolvers, disk_rate) = (settings::resolvers()?, settings::disk_rate()?);
     let operator = operator::load()?;
-    Ok(Resolved { policy: policy(args)?, resolvers, operator })
+    Ok(Resolved { policy: policy(args)?, resolvers, disk_rate, operator })
 }
 
 fn policy(args: &RunArgs) -> Result<SandboxPolicy, Refusals> {

@@ -27,30 +27,30 @@ const READABLE_BY_OTHERS: u32 = 0o077;
 
 /// A model a run was given.
 #[derive(Debug)]
-pub(super) struct Chosen {
-    pub(super) order: wire::Broker,
-    pub(super) key: OwnedFd,
-    pub(super) harness: Harness,
+pub(crate) struct Chosen {
+    pub(crate) order: wire::Broker,
+    pub(crate) key: OwnedFd,
+    pub(crate) harness: Harness,
     /// The id the job asks for, and the key it has for that.
     id: String,
     dummy: String,
 }
 
 /// Which model a run wants, and what for.
-pub(super) struct Wish<'a> {
+pub(crate) struct Wish<'a> {
     /// `NAME` or `NAME:ID`.
-    pub(super) model: &'a str,
-    pub(super) money: Money,
+    pub(crate) model: &'a str,
+    pub(crate) money: Money,
     /// What the job will run.
-    pub(super) program: &'a str,
+    pub(crate) program: &'a str,
     /// Whose settings it gets; without it the program's name says.
-    pub(super) agent: Option<Agent>,
-    pub(super) key: Key<'a>,
+    pub(crate) agent: Option<Agent>,
+    pub(crate) key: Key<'a>,
 }
 
 /// What a run may spend on models.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Money {
+pub(crate) enum Money {
     /// All of it.
     Cents(u64),
     /// A part, in millionths of a cent: more may be had by asking.
@@ -58,7 +58,7 @@ pub(super) enum Money {
 }
 
 /// Where a model's key comes from.
-pub(super) enum Key<'a> {
+pub(crate) enum Key<'a> {
     /// From where the operator's file says.
     OfOperator,
     /// It was released for this job.
@@ -66,7 +66,7 @@ pub(super) enum Key<'a> {
 }
 
 /// Finds the model that is wished for and prepares everything for it.
-pub(super) fn choose(operator: &Operator, wish: &Wish<'_>) -> anyhow::Result<Chosen> {
+pub(crate) fn choose(operator: &Operator, wish: &Wish<'_>) -> anyhow::Result<Chosen> {
     let Wish { model: wished, money, program, agent, key } = wish;
     let agent = agent.or_else(|| Agent::of_program(program));
     let (name, id) = wished.split_once(':').map_or((*wished, None), |(name, id)| (name, Some(id)));

@@ -104,7 +104,7 @@ fn dated(line: &impl Serialize, now: Timestamp) -> serde_json::Result<Map<String
 /// How full the record may be for this event to be still written; nothing for one that is no part of it.
 fn room(event: &Event) -> Option<usize> {
     match event {
-        Event::Serving | Event::Failed { .. } | Event::Short { .. } => None,
+        Event::Serving | Event::Failed { .. } | Event::Short { .. } | Event::ShortBytes { .. } => None,
         Event::Looked(_) | Event::Opened(_) | Event::Closed(_) => Some(BULK),
         Event::Model(call) => match call.outcome {
             ModelOutcome::Served | ModelOutcome::ClientLeft => Some(BULK),

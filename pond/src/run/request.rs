@@ -40,6 +40,8 @@ pub(crate) struct Request<'a> {
     /// Where everything shall also lie.
     pub(super) out: Option<&'a Path>,
     pub(super) resolvers: &'a [SocketAddr],
+    /// How many bytes a second of its disk it may use, where the operator says so.
+    pub(super) disk_rate: Option<u64>,
     /// The job, once something of it may have run.
     pub(super) begun: RefCell<Option<JobName>>,
     /// Where the job may go, until its gateway is started.
@@ -100,7 +102,7 @@ impl<'a> Request<'a> {
 }
 
 /// The backend that was asked for, or the first that is strong enough.
-pub(super) fn backend(policy: &SandboxPolicy) -> Backend {
+pub(crate) fn backend(policy: &SandboxPolicy) -> Backend {
     match policy.requirement() {
         Some(Requirement::Exact(backend)) => backend,
         None | Some(Requirement::AtLeast(Strength::SharedKernel)) => Backend::Native,

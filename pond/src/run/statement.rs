@@ -75,6 +75,7 @@ pub(super) struct Facts<'a> {
     pub(super) network: &'a NetworkSummary,
     pub(super) around: Around,
     pub(super) groups: Option<Mode>,
+    pub(super) disk_rate: said::DiskRate,
     pub(super) directory: &'a Path,
 }
 
@@ -217,12 +218,16 @@ impl Facts<'_> {
     }
 
     fn input(&self) -> anyhow::Result<said::Input> {
-        let tree_sha256 = self.request.commission().map(|commission| commission.input);
-        let kind = match (self.base, tree_sha256) {
+        let given = self.request.commission().map(|commission| commission.input);
+        let kind = match (self.base, given) {
             (BaseSummary::Live { changed_meanwhile: false }, Some(_)) => said::InputKind::Bundle,
             (BaseSummary::Live { changed_meanwhile: false }, None) => said::InputKind::Checkout,
             (BaseSummary::Live { changed_meanwhile: true }, _) => said::InputKind::CheckoutChangedMeanwhile,
             (BaseSummary::Snapshot { .. }, _) => said::InputKind::Snapshot,
+        };
+        let tree_sha256 = match self.base {
+            BaseSummary::Snapshot { tree_sha256, .. } => *tree_sha256,
+            BaseSummary::Live { .. } => given,
         };
         let before = self.gathered.record().map(|record| digest_before(&record.changes)).transpose()?;
         Ok(said::Input { kind, tree_sha256, changed_paths_sha256: before, head_commit: self.head.clone() })
@@ -316,6 +321,7 @@ impl Facts<'_> {
             disk_bytes: limits.disk.bytes,
             disk_inodes: limits.disk.inodes,
             timeout_seconds: self.request.policy.timeout().duration().as_secs(),
+            disk_rate: Some(self.disk_rate),
         })
     }
 

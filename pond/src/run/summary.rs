@@ -124,7 +124,7 @@ impl Summary {
                 &mut text,
                 "the checkout changed while the job ran, which may have seen both states (--snapshot avoids that)",
             ),
-            BaseSummary::Snapshot { skipped, skipped_names } if *skipped > 0 => {
+            BaseSummary::Snapshot { skipped, skipped_names, .. } if *skipped > 0 => {
                 let names = skipped_names.join(", ");
                 line(&mut text, &format!("not in the snapshot: {skipped} special or unreadable: {names}"));
             }

@@ -161,6 +161,7 @@ impl Traffic {
             Event::Serving
             | Event::Failed { .. }
             | Event::Short { .. }
+            | Event::ShortBytes { .. }
             | Event::RulesReplaced
             | Event::RulesRefused { .. } => {}
         }
@@ -250,7 +251,9 @@ fn rule_kind(code: &str) -> &'static str {
         }
         "dns_failed" | "dial_failed" | "dial_timeout" | "client_left" => NO_RULE,
         "denied_by_rule" => "egress rules: one denies it, and wins over all that allow",
-        "too_many_tunnels" | "too_many_names" | "bytes_spent" => "caps of a job's connections",
+        "too_many_tunnels" | "too_many_names" | "bytes_spent" | "tunnel_bytes" | "tunnel_lifetime" => {
+            "caps of a job's connections"
+        }
         "special_name" | "host_not_allowed" | "ip_literal" => "egress rules: what no rule names is refused",
         _ => "the gateway carries TLS to a named host, well-formed",
     }
@@ -310,6 +313,7 @@ fn what(code: &str, name: &str) -> String {
     match code {
         "dns_failed" | "dial_failed" | "dial_timeout" => format!("did not reach {name}"),
         "client_left" => format!("a client left before {name} was reached"),
+        "tunnel_bytes" | "tunnel_lifetime" => format!("cut a connection to {name}"),
         _ => format!("refused {name}"),
     }
 }

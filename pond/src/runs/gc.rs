@@ -17,6 +17,7 @@ use pond_worker::apply::{Unfinished, all_unfinished};
 use serde::Serialize;
 
 use super::{RunInfo, clean_up, names, now, state};
+use crate::keeper::converge;
 use crate::output;
 
 const KEPT: usize = 50;
@@ -43,6 +44,8 @@ struct Collected {
     waiting: Vec<String>,
     removed: Vec<String>,
     kept: usize,
+    /// Sandboxes that last and were looked at: those whose keeper was killed are stopped now, those whose time was up are gone.
+    sandboxes: usize,
 }
 
 pub(crate) fn main(args: &GcArgs) -> ExitCode {
@@ -67,7 +70,9 @@ fn collect(args: &GcArgs) -> anyhow::Result<Collected> {
     let keep = args.keep.unwrap_or(if least.is_some() { 0 } else { KEPT });
     let state = state()?;
     let Swept { jobs: swept, waiting, stuck: _told } = clean_up(&state)?;
-    let mut done = Collected { swept, waiting, ..Collected::default() };
+    let settings = crate::settings::sandbox().unwrap_or_default();
+    let sandboxes = converge::all(&state, &settings)?.len();
+    let mut done = Collected { swept, waiting, sandboxes, ..Collected::default() };
     for name in candidates(&state)? {
         let directory = state.runs().join(&name);
         let goes = match RunInfo::load(&directory) {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use axum::Router;
 use clap::Args;
+use pond_control::keeper::Keeper;
 use pond_control::listen::Transport;
 use pond_control::plane::Plane;
 use pond_control::{api, protocol, ticker};
@@ -58,7 +59,7 @@ async fn serve(args: &ServeArgs, signals: SetAside) -> anyhow::Result<()> {
     let signals = signals.listen()?;
     let serving = Serving::begin(args).await?;
     serving.announce(args.json).await?;
-    let doors = serving.doors();
+    let doors = serving.doors(None);
     serving.serve(doors, signals.next()).await;
     Ok(())
 }
@@ -106,14 +107,15 @@ impl Serving {
         Ok(())
     }
 
-    /// Everything a control plane serves: people, and workers with an orchestrator between that lives in this process.
-    pub(crate) fn doors(&self) -> Router {
+    /// Everything a control plane serves: people, and workers with an orchestrator between that lives in this process; and sandboxes,
+    /// if somebody keeps them.
+    pub(crate) fn doors(&self, keeper: Option<Arc<dyn Keeper>>) -> Router {
         let (plane, relay) = (&self.plane, Arc::new(Relay::new(BOUNDS)));
         let (feed, hearing) = (protocol::feed::follow(Arc::clone(plane)), Arc::clone(&relay));
         tokio::spawn(async move { follow_here(&hearing, feed).await });
         let upstream = pond_orchestrator::serve::Upstream::Here(protocol::router(Arc::clone(plane)));
         let workers = pond_orchestrator::serve::router(upstream, relay);
-        api::router(Arc::clone(plane), api::Rates::default())
+        api::router_with(Arc::clone(plane), api::Rates::default(), keeper)
             .merge(protocol::noting(Arc::clone(plane), workers))
             .merge(protocol::feed::router(Arc::clone(plane)))
             .fallback(api::nothing_here)

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use pond_control::api::forget_unfinished;
 use pond_control::plane::{Bell, Plane};
+use pond_control::protocol::Judged;
 use pond_control::store::{Actor, Moment, NewToken, Rules, Store};
 use pond_control::ticker::Pace;
 use pond_policy::refusal::Refusals;
@@ -49,7 +50,8 @@ pub(crate) async fn open() -> anyhow::Result<Opened> {
         None => own_database(&control.join("pond.db"))?,
     };
     let store = Store::open(&address, ring, rules, now()).await.context("the store")?;
-    let plane = Plane { store, key, settings, operator, files, vault, bell: Bell::default(), clock: now };
+    let (bell, judged) = (Bell::default(), Judged::default());
+    let plane = Plane { store, key, settings, operator, files, vault, bell, judged, clock: now };
     Ok(Opened { plane, pace })
 }
 

@@ -42,7 +42,8 @@ pub(crate) struct VerifyArgs {
     /// The public key of the control plane whose audit log must have the result, as a PEM file or in hexadecimal.
     #[arg(long, value_name = "KEY")]
     log_key: Option<String>,
-    /// A tree that must hold, at every path the run changed, what the job found there.
+    /// A tree that must hold, at every path the run changed, what the job found there; all of it is compared where the statement
+    /// names the whole input (`pond run --snapshot`, and runs of a control plane).
     #[arg(long, value_name = "DIR")]
     input: Option<PathBuf>,
     /// A tree that must hold, at every path the run changed, what the job left there.

@@ -83,6 +83,7 @@ pub(crate) async fn enroll_as(
         worker: grant.worker,
         tenant: grant.tenant,
         tags: grant.tags,
+        generation: 0,
     };
     membership.save(place)?;
     Ok(membership)

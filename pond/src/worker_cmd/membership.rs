@@ -30,6 +30,9 @@ pub(crate) struct Membership {
     pub(super) worker: String,
     pub(super) tenant: Option<String>,
     pub(super) tags: Vec<String>,
+    /// How often the keys changed.
+    #[serde(default)]
+    pub(super) generation: u64,
 }
 
 impl Membership {
@@ -39,14 +42,32 @@ impl Membership {
         private(&place.membership(), &text)
     }
 
-    /// Opens what was saved, with the keys.
-    pub(crate) fn session(place: &Place) -> anyhow::Result<Session> {
+    pub(super) fn open(place: &Place) -> anyhow::Result<Self> {
         let path = place.membership();
         let Some(text) = store::private("the membership", &path, MOST_BYTES)? else {
             bail!("this machine is no worker yet; `pond worker join` makes it one");
         };
-        let saved: Self =
-            serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// The same as it is now, in the place of what was saved.
+    pub(super) fn replace(&self, place: &Place) -> anyhow::Result<()> {
+        replace(&place.membership(), &serde_json::to_vec_pretty(self)?)
+    }
+
+    /// Opens what was saved, with the keys.
+    pub(crate) fn session(place: &Place) -> anyhow::Result<Session> {
+        if place.next_keys().exists() {
+            bail!(
+                "a change of this worker's keys was begun and not finished; `pond worker rotate` finishes it"
+            );
+        }
+        Self::open(place)?.session_with_keys(place)
+    }
+
+    /// With the keys that lie here, whatever is to become of them.
+    pub(super) fn session_with_keys(self, place: &Place) -> anyhow::Result<Session> {
+        let saved = self;
         let key = |path: &Path| {
             store::private("the key", path, MOST_BYTES)?
                 .with_context(|| format!("there is no key {}", path.display()))
@@ -63,6 +84,16 @@ impl Membership {
             clock,
         })
     }
+}
+
+/// Writes such a file in the place of another: it is the old one or the new one, whole, whatever happens.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let beside = path.with_extension("new");
+    if beside.exists() {
+        std::fs::remove_file(&beside).with_context(|| format!("removing {}", beside.display()))?;
+    }
+    private(&beside, bytes)?;
+    std::fs::rename(&beside, path).with_context(|| format!("replacing {}", path.display()))
 }
 
 /// Writes a file of this machine's alone; one that is there already is a fault.

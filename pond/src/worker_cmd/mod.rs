@@ -3,6 +3,7 @@
 pub(crate) mod join;
 pub(crate) mod membership;
 mod probe;
+mod rotate;
 pub(crate) mod serve;
 
 use std::process::ExitCode;
@@ -16,6 +17,8 @@ use crate::remote::worker as remote;
 pub(crate) enum Worker {
     Join(join::JoinArgs),
     Run(serve::ServeArgs),
+    /// Give this worker new keys in the place of its old ones, which sign for them. Its daemon must be stopped.
+    Rotate,
     /// Sweep what killed jobs left, and print what this host can enforce.
     #[command(hide = true)]
     Probe,
@@ -27,6 +30,7 @@ pub(crate) fn main(worker: &Worker) -> ExitCode {
     let done = match worker {
         Worker::Join(args) => join::join(args),
         Worker::Run(args) => serve::serve(args),
+        Worker::Rotate => rotate::rotate(),
         Worker::Probe => probe::print(),
         Worker::AtControlPlane(command) => return remote::main(command),
     };

@@ -185,11 +185,22 @@ impl Daemon {
 
     /// Gives the engine an image of these programs of the host and what they link, with these instructions of a Dockerfile.
     pub(super) fn import(&self, name: &str, programs: &[&str], changes: &[&str]) -> String {
+        self.import_with(name, programs, &[], changes)
+    }
+
+    /// The same, with these directories of the host besides.
+    pub(super) fn import_with(
+        &self,
+        name: &str,
+        programs: &[&str],
+        trees: &[&str],
+        changes: &[&str],
+    ) -> String {
         let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
         let changes: String = changes.iter().map(|change| format!("&changes={}", escaped(change))).collect();
         self.give(
             &format!("/images/create?fromSrc=-&repo={name}&tag=latest{changes}"),
-            &root_of(programs),
+            &root_of(programs, trees),
             name,
         )
     }
@@ -197,7 +208,7 @@ impl Daemon {
     /// Has the engine build an image from this Dockerfile and a `root.tar` of these programs.
     pub(super) fn build(&self, name: &str, programs: &[&str], dockerfile: &str) -> String {
         let context = tempfile::tempdir().unwrap();
-        std::fs::write(context.path().join("root.tar"), root_of(programs)).unwrap();
+        std::fs::write(context.path().join("root.tar"), root_of(programs, &[])).unwrap();
         std::fs::write(context.path().join("Dockerfile"), dockerfile).unwrap();
         let mut tar = command("tar");
         let tar = tar.arg("--directory").arg(context.path()).args(["--create", "."]).output().unwrap();
@@ -223,9 +234,15 @@ impl Daemon {
     }
 }
 
-/// An archive of these programs of the host and what they link.
-fn root_of(programs: &[&str]) -> Vec<u8> {
+/// An archive of these programs of the host and what they link, and of these directories.
+fn root_of(programs: &[&str], trees: &[&str]) -> Vec<u8> {
     let root = tempfile::tempdir().unwrap();
+    if !trees.is_empty() {
+        let mut copy = command("cp");
+        let copied =
+            copy.args(["-rL", "--parents", "--target-directory"]).arg(root.path()).args(trees).output();
+        assert!(copied.as_ref().unwrap().status.success(), "{copied:?}");
+    }
     let line = r#"mkdir -p "$0/etc" && for p in "$@"; do
         for f in "$p" $(ldd "$p" | grep -o '/[^ ]*'); do mkdir -p "$0$(dirname "$f")" && cp -L "$f" "$0$f"; done; done
         tar --directory "$0" --create ."#;

@@ -1,17 +1,21 @@
 //! Jobs in containers, on a Docker engine of the test's own: the same results as native, the posture from inside, the escape
 //! catalogue, runtimes that lie, what is left after something was killed, and the scripts that make a worker.
 
+mod boxes;
 mod catalogue;
+mod companions;
 mod daemon;
 mod deploy;
 mod doctor;
 mod ground;
 mod images;
+mod kept;
 mod killed;
 mod lies;
 mod parity;
 mod posture;
 mod stream;
+mod terminal;
 mod tools;
 
 use std::process::Command;
@@ -20,6 +24,9 @@ use daemon::Daemon;
 
 use crate::done::Done;
 use crate::support::World;
+
+/// What becomes the launcher and pid 1 of containers.
+const POND: &str = env!("CARGO_BIN_EXE_pond");
 
 impl Daemon {
     /// `pond run` with these flags and command, on this engine.

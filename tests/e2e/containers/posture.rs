@@ -137,3 +137,15 @@ fn a_directory_shown_to_a_container_leads_to_nothing_of_the_host() {
         );
     }
 }
+
+/// Servers and their tests meet on the loopback, also where there is no gateway that had to bring it up.
+#[test]
+fn a_job_without_a_way_out_reaches_itself() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let line = "import socket; l = socket.create_server(('127.0.0.1', 0)); socket.create_connection(l.getsockname()); print('met')";
+    for backend in ["docker", "gvisor"] {
+        let flags = ["run", "-q", "--backend", backend, "--profile", "untrusted-code-read"];
+        let done = daemon.run(&world, &[&flags[..], &["--", "python3", "-c", line]].concat());
+        assert_eq!((done.code, done.stdout.as_str()), (0, "met\n"), "{backend}: {done:?}");
+    }
+}

@@ -14,6 +14,8 @@ pub(super) enum Role {
     Launcher,
     /// Waits in namespaces made ahead, and bears pid 1.
     Bearer,
+    /// Builds the root that pid 1 will stand in, for root, and ends.
+    Builder,
     /// Makes the disk, for root.
     Maker,
     /// Pid 1 of the sandbox, from its birth on.
@@ -155,18 +157,24 @@ impl Tracee {
     /// The part of its next child.
     fn next_child(&mut self, copy: Copy) -> Role {
         self.children += 1;
-        let of_launcher = match copy {
-            Copy::OnDisk => [Role::Bearer, Role::Maker, Role::Holder].as_slice(),
-            Copy::InMemory => &[Role::Bearer],
+        let (of_launcher, of_bearer) = match copy {
+            Copy::OnDisk => {
+                ([Role::Bearer, Role::Holder, Role::Maker].as_slice(), [Role::Builder, Role::Init].as_slice())
+            }
+            Copy::InMemory => ([Role::Bearer].as_slice(), [Role::Init].as_slice()),
         };
         match self.role {
             Role::Pond if self.children == 1 => Role::Launcher,
             Role::Launcher => of_launcher.get(self.children - 1).copied().unwrap_or(Role::Other),
-            Role::Bearer if self.children == 1 => Role::Init,
+            Role::Bearer => of_bearer.get(self.children - 1).copied().unwrap_or(Role::Other),
             Role::Init if self.children == 1 => Role::Job,
-            Role::Pond | Role::Bearer | Role::Maker | Role::Init | Role::Holder | Role::Job | Role::Other => {
-                Role::Other
-            }
+            Role::Pond
+            | Role::Builder
+            | Role::Maker
+            | Role::Init
+            | Role::Holder
+            | Role::Job
+            | Role::Other => Role::Other,
         }
     }
 }
@@ -212,6 +220,7 @@ impl Watch {
                     Role::Pond
                     | Role::Launcher
                     | Role::Bearer
+                    | Role::Builder
                     | Role::Maker
                     | Role::Init
                     | Role::Holder

@@ -1,6 +1,8 @@
 //! Contenders run in turns, so that whatever else the machine does meets all of them alike.
 
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -24,6 +26,9 @@ pub(super) struct Contender {
     pub(super) pace: Pace,
 }
 
+/// What a contender leaves undone when it says that it is over, or begins for its next turn, is no cost of whoever comes next.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// What a contender took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
@@ -46,6 +51,7 @@ pub(super) fn run(contenders: &[Contender], rounds: u32, log: &Path) -> Result<V
                 Pace::EveryNth(apart) => round % apart == 0,
             };
             if due {
+                sleep(PAUSE);
                 times.push(driver.launch()?);
             }
         }

@@ -34,6 +34,7 @@ pub(crate) enum Part {
     Gen,
     Proof,
     Api,
+    Clients,
     #[value(name = "unit+integration")]
     UnitIntegration,
     CgroupV2,
@@ -61,6 +62,9 @@ impl Part {
                 "programs that are not ours accept what we signed, open what we sealed, and nothing else"
             }
             Part::Api => "a fuzzer that is not ours finds no answer that the API's document does not have",
+            Part::Clients => {
+                "an MCP client that is not ours, and our Python client, use sandboxes of a real pond"
+            }
             Part::UnitIntegration => "every unit and integration test passes",
             Part::CgroupV2 => "the limits hold on an emulated machine with control groups v2 only",
             Part::Doc => "the documentation builds and its examples pass",
@@ -99,6 +103,7 @@ impl Part {
             Part::Oracles => oracles::run(shop),
             Part::Proof => oracles::proof(shop).and_then(|()| oracles::sealed(shop)),
             Part::Api => oracles::api(shop),
+            Part::Clients => oracles::clients(shop),
             Part::UnitIntegration => suite::run(shop),
             Part::CgroupV2 => cgroup_v2::run(shop),
             Part::Doc => doc(shop),

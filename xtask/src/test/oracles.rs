@@ -9,10 +9,11 @@ use anyhow::Result;
 use super::Shop;
 
 /// From PyPI, at versions that were seen to work.
-const PYPI: [&str; 8] = [
+const PYPI: [&str; 9] = [
     "cryptography==50.0.2",
     "in-toto-attestation==0.9.3",
     "jsonschema==4.26.0",
+    "mcp==2.3.0",
     "pycryptodome==4.4.0",
     "pyhpke==0.6.5",
     "PyYAML==6.0.3",
@@ -94,6 +95,33 @@ pub(super) fn api(shop: &Shop) -> Result<()> {
     let place = place.to_string_lossy();
     let pond = ["cargo", "run", "--quiet", "--release", "--package", "pond", "--"];
     shop.step(shop.command(&[&[python.as_str(), "xtask/oracles/api.py", &place][..], &pond].concat()))
+}
+
+/// Has clients use the sandboxes of a real `pond up`: the MCP client of PyPI, and our own for Python, which is held to the API's
+/// document first.
+pub(super) fn clients(shop: &Shop) -> Result<()> {
+    let python = python(shop)?;
+    let unit =
+        shop.command(&[&python, "-m", "unittest", "discover", "--start-directory", "clients/python/tests"]);
+    shop.step(unit.env("PYTHONPATH", &shop.root.join("clients/python").to_string_lossy()))?;
+    let place = shop.target.join("oracles/clients");
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    fs::create_dir_all(&place)?;
+    let place = place.to_string_lossy();
+    let install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--force-reinstall",
+        "./clients/python",
+    ];
+    shop.step(shop.command(&[&[python.as_str()][..], &install].concat()))?;
+    let pond = ["cargo", "run", "--quiet", "--release", "--package", "pond", "--"];
+    shop.step(shop.command(&[&[python.as_str(), "xtask/oracles/clients.py", &place][..], &pond].concat()))
 }
 
 /// The interpreter of an environment that has every package.

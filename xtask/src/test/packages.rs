@@ -6,7 +6,7 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 24] = [
+const PACKAGES: [(&str, &str); 25] = [
     ("btrfs-progs", "mkfs.btrfs, for a filesystem on which a snapshot shares its blocks"),
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
@@ -25,6 +25,7 @@ const PACKAGES: [(&str, &str); 24] = [
     ("python3-requests", "a client of the test internet"),
     ("python3-venv", "throwaway environments for the oracles"),
     ("qemu-system-x86", "a machine whose control groups are v2 only"),
+    ("redis-tools", "a companion's cache: the server is in it, under another name"),
     ("shellcheck", "the judge of the scripts in deploy/"),
     ("strace", "makes one kind of system call fail, to see that a launch ends there"),
     ("tmux", "a person's terminal, driven and read by tests"),

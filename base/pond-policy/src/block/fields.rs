@@ -72,7 +72,7 @@ named_enum! {
 }
 
 impl OverrideKey {
-    const fn field(self) -> Field {
+    pub(crate) const fn field(self) -> Field {
         let code = Code::OverrideInvalid;
         let (kind, doc) = match self {
             Self::Image => (Image::kind(code), "The OCI image the job runs in."),

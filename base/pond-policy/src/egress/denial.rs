@@ -49,6 +49,8 @@ named_enum! {
         TooManyTunnels => "too_many_tunnels",
         TooManyNames => "too_many_names",
         BytesSpent => "bytes_spent",
+        TunnelBytes => "tunnel_bytes",
+        TunnelLifetime => "tunnel_lifetime",
         DialFailed => "dial_failed",
         DialTimeout => "dial_timeout",
         ClientLeft => "client_left",
@@ -84,7 +86,9 @@ impl DenialCode {
             | Self::SniMissing
             | Self::SniMismatch
             | Self::TooManyNames
-            | Self::BytesSpent => 403,
+            | Self::BytesSpent
+            | Self::TunnelBytes
+            | Self::TunnelLifetime => 403,
         }
     }
 
@@ -116,6 +120,8 @@ impl DenialCode {
             Self::TooManyTunnels => "too many open tunnels",
             Self::TooManyNames => "too many names under one wildcard",
             Self::BytesSpent => "byte budget spent",
+            Self::TunnelBytes => "connection moved all it may",
+            Self::TunnelLifetime => "connection too old",
             Self::DialFailed => "host could not be reached",
             Self::DialTimeout => "host did not answer in time",
             Self::ClientLeft => "client left",

@@ -79,28 +79,28 @@ pub(super) static SHAPE: Shape = Shape {
     echo: Echo::Given,
 };
 
-const ARGUMENT: TextForm = TextForm {
+pub(crate) const ARGUMENT: TextForm = TextForm {
     pattern: "^[^\\u0000]*$",
     most: 128 * KIB,
     check: has_no_nul,
     code: Code::CommandInvalid,
     rule: "text of at most 128 KiB without NUL; put numbers in quotes",
 };
-const ENV_NAME: TextForm = TextForm {
+pub(crate) const ENV_NAME: TextForm = TextForm {
     pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
     most: 128,
     check: is_env_name,
     code: Code::EnvInvalid,
     rule: "a variable name of at most 128 letters, digits and underscores, not beginning with a digit",
 };
-const ENV_VALUE: TextForm = TextForm {
+pub(crate) const ENV_VALUE: TextForm = TextForm {
     pattern: "^[^\\u0000]*$",
     most: 32 * KIB,
     check: has_no_nul,
     code: Code::EnvInvalid,
     rule: "text of at most 32 KiB without NUL; put numbers in quotes",
 };
-const MODEL_FORM: TextForm = TextForm {
+pub(crate) const MODEL_FORM: TextForm = TextForm {
     pattern: "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$",
     most: 128,
     check: is_model,
@@ -221,12 +221,12 @@ fn check_joint(
     }
 }
 
-fn read_list(item: &Item<'_>, refusals: &mut Refusals) -> Vec<String> {
+pub(crate) fn read_list(item: &Item<'_>, refusals: &mut Refusals) -> Vec<String> {
     let items = item.list(refusals).unwrap_or_default();
     items.iter().filter_map(|item| item.text(refusals)).map(str::to_owned).collect()
 }
 
-fn read_map(object: &Object<'_>, field: &Field, refusals: &mut Refusals) -> Vec<(String, String)> {
+pub(crate) fn read_map(object: &Object<'_>, field: &Field, refusals: &mut Refusals) -> Vec<(String, String)> {
     let entries = object.item(field).and_then(|item| item.map(refusals)).unwrap_or_default();
     let mut entry =
         |(key, item): &(&str, Item<'_>)| Some(((*key).to_owned(), item.text(refusals)?.to_owned()));

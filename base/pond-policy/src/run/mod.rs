@@ -5,12 +5,13 @@
 //! stage confined or explicitly not; needs form no cycle; every fault of a document is reported at once, with its path.
 
 pub(crate) mod budgets;
-mod executor;
+pub(crate) mod executor;
 mod graph;
 mod stages;
 
 use crate::dispatch::Dispatch;
 use crate::duration::Timeout;
+use crate::harness::Agent;
 use crate::limits::Count;
 use crate::name::{Name, Project};
 use crate::node::Node;
@@ -113,6 +114,17 @@ pub struct Executor {
 pub enum Program {
     Command(Vec<String>),
     Agent(Name),
+}
+
+impl Program {
+    /// The words that are executed; nothing for an agent that is not known here.
+    #[must_use]
+    pub fn argv(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Command(argv) => Some(argv.clone()),
+            Self::Agent(name) => Some(vec![Agent::from_name(name.as_str())?.program().to_owned()]),
+        }
+    }
 }
 
 impl Run {

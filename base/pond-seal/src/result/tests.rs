@@ -59,6 +59,7 @@ pub(crate) fn sample() -> RunResult {
             disk_bytes: 5,
             disk_inodes: 6,
             timeout_seconds: 7,
+            disk_rate: Some(DiskRate::Limited { bytes_per_second: 8 }),
         },
         usage: Usage { elapsed_ms: 8, memory_peak_bytes: Some(9), pids_peak: Some(10), cpu_usec: Some(11) },
         egress: Egress::Gateway {

@@ -17,7 +17,7 @@ pub(super) const GATEWAY: &[Group] = &[
         calls: &[
             SYS_accept4, SYS_connect, SYS_bind, SYS_shutdown, SYS_getsockname, SYS_getpeername, SYS_getsockopt,
             SYS_setsockopt, SYS_read, SYS_readv, SYS_write, SYS_writev, SYS_recvfrom, SYS_recvmsg, SYS_sendto,
-            SYS_sendmsg, SYS_splice, SYS_pipe2, SYS_fcntl, SYS_close, SYS_lseek,
+            SYS_sendmsg, SYS_splice, SYS_pipe2, SYS_fcntl, SYS_close, SYS_lseek, SYS_pwrite64,
         ],
     },
     Group { decision: arguments::INTERNET_SOCKET, calls: &[SYS_socket] },

@@ -8,6 +8,7 @@ mod audit;
 mod problem;
 mod project;
 mod run;
+mod sandbox;
 mod token;
 mod value;
 mod worker;
@@ -18,6 +19,10 @@ pub use project::{CredentialView, Credentials, EgressRules, ProjectView, Project
 pub use run::{
     Accepted, AcceptedStage, BudgetView, Cancel, Event, JobView, Outcome, ResultView, RunPage, RunState,
     RunSummary, RunView, SourceReply, StageState, StageView, Standing, Submit, SubmitReply, Warning,
+};
+pub use sandbox::{
+    CompanionView, ExecState, ExecView, MOST_FILE_BYTES, NewExec, NewSandbox, OutputStream, PortView,
+    SandboxEvent, SandboxPage, SandboxState, SandboxView,
 };
 pub use token::{NewToken, Scope, TokenKind, TokenReply, TokenView, Tokens};
 pub use value::{Document, Hidden};

@@ -39,10 +39,13 @@ problems! {
     MethodNotAllowed => "method_not_allowed", 405, "This path does not take this method",
     RequestTimeout => "request_timeout", 408, "The request took too long to arrive",
     Conflict => "conflict", 409, "Not in the state it is in",
+    /// Ids of sandboxes are never given to another.
+    IdTaken => "id_taken", 409, "There is or was a sandbox of this id",
+    KeeperMissing => "keeper_missing", 409, "This control plane keeps no sandboxes",
     BodyTooLarge => "body_too_large", 413, "The body is larger than this call takes",
     MediaType => "media_type", 415, "The body is of a type this call does not take",
     /// The document was judged and refused; `faults` says why, completely.
-    DocumentRefused => "document_refused", 422, "The run document is refused",
+    DocumentRefused => "document_refused", 422, "The document is refused",
     ProjectUnknown => "project_unknown", 422, "There is no such project",
     SourceUnknown => "source_unknown", 422, "There is no such source for this project",
     KeyReused => "key_reused", 422, "The idempotency key was used for a different request",

@@ -30,6 +30,8 @@ macro_rules! scopes {
 scopes! {
     RunsRead => "runs:read",
     RunsWrite => "runs:write",
+    SandboxesRead => "sandboxes:read",
+    SandboxesWrite => "sandboxes:write",
     SecretsWrite => "secrets:write",
     EgressWrite => "egress:write",
     WorkersAdmin => "workers:admin",

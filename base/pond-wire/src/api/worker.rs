@@ -27,6 +27,8 @@ pub struct WorkerView {
     pub capabilities: Vec<String>,
     /// The key its results are signed with.
     pub signing_key: String,
+    /// Keys they were signed with before it changed them, oldest first.
+    pub former_keys: Vec<String>,
     pub enrolled_at: Millis,
     pub seen_at: Millis,
 }

@@ -38,6 +38,8 @@ pub enum Command {
     Rules(Reach),
     /// What the job may spend in all from now on; never less than before.
     Ceiling { microcents: u64 },
+    /// What all tunnels may move together from now on; never less than before. One that is no more than before says no.
+    Bytes { total: u64 },
     /// Close the doors and say what happened: one `host` event per host, then `summary`, then the end of the process.
     Finish,
 }
@@ -70,6 +72,10 @@ pub enum Event {
     Short {
         least_microcents: u64,
         most_microcents: u64,
+    },
+    /// Tunnels wait for more bytes than the job was lent; so many have been moved.
+    ShortBytes {
+        moved: u64,
     },
     /// New rules hold.
     RulesReplaced,

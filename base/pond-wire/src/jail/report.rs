@@ -41,10 +41,12 @@ pub enum Step {
     Terminal,
     Everywhere,
     Unpack,
+    Connect,
+    WorkingDirectory,
 }
 
 impl Step {
-    const ALL: [(Step, &'static str); 35] = [
+    const ALL: [(Step, &'static str); 37] = [
         (Step::ReadPlan, "read the plan"),
         (Step::CheckPlan, "check the plan"),
         (Step::MapOwner, "map the checkout's owner"),
@@ -80,6 +82,8 @@ impl Step {
         (Step::Terminal, "make the job's terminal"),
         (Step::Everywhere, "lead every connection to the gateway"),
         (Step::Unpack, "bring the checkout in"),
+        (Step::Connect, "connect to a port inside"),
+        (Step::WorkingDirectory, "enter the working directory"),
     ];
 
     pub fn describe(self) -> &'static str {
@@ -114,6 +118,12 @@ pub enum Report {
     Exited { code: u8, usage: Usage },
     /// A signal ended the job.
     Signaled { signal: u8, usage: Usage },
+    /// Pid 1 of a sandbox that lasts takes requests from now on.
+    Serving,
+    /// The process of an exec was made; the master of its terminal travels with this report if it has one.
+    Began,
+    /// A connection inside was begun; the socket travels with this report.
+    Connected,
 }
 
 /// What the job's main process used, as the kernel counted it.
@@ -144,6 +154,9 @@ impl Report {
             Self::Exited { code, usage } => (4, code, 0, usage),
             Self::Signaled { signal, usage } => (5, signal, 0, usage),
             Self::Doors => (6, 0, 0, Usage::default()),
+            Self::Serving => (7, 0, 0, Usage::default()),
+            Self::Began => (8, 0, 0, Usage::default()),
+            Self::Connected => (9, 0, 0, Usage::default()),
         };
         let mut bytes = [0; Self::BYTES];
         let fields = [kind, detail, 0, 0]
@@ -173,6 +186,9 @@ impl Report {
             4 => Ok(Self::Exited { code: detail, usage }),
             5 => Ok(Self::Signaled { signal: detail, usage }),
             6 => Ok(Self::Doors),
+            7 => Ok(Self::Serving),
+            8 => Ok(Self::Began),
+            9 => Ok(Self::Connected),
             other => Err(ReportFault::Kind(other)),
         }
     }
@@ -191,6 +207,9 @@ mod tests {
             Report::Started,
             Report::Doors,
             Report::Prepared,
+            Report::Serving,
+            Report::Began,
+            Report::Connected,
             Report::Exited { code: 255, usage },
             Report::Signaled { signal: 9, usage },
         ];
@@ -202,8 +221,8 @@ mod tests {
     #[test]
     fn unknown_bytes_are_refused() {
         let mut bytes = Report::Started.encode();
-        bytes[0] = 9;
-        assert_eq!(Report::decode(&bytes), Err(ReportFault::Kind(9)));
+        bytes[0] = 10;
+        assert_eq!(Report::decode(&bytes), Err(ReportFault::Kind(10)));
         bytes[0] = 3;
         bytes[1] = 200;
         assert_eq!(Report::decode(&bytes), Err(ReportFault::Step(200)));

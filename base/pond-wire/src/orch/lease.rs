@@ -39,6 +39,9 @@ pub struct Heartbeat {
     /// The model's door needs more money than the job was lent.
     #[serde(deserialize_with = "Option::deserialize")]
     pub wanted: Option<Wanted>,
+    /// Connections wait: the job would have to be lent this many bytes in all, at least.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub wanted_egress_bytes: Option<u64>,
 }
 
 /// What the job would have to be lent in all: for less than `least` the call that waits is not sent, more than `most` is of no use.
@@ -59,8 +62,8 @@ pub struct HeartbeatReply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
 pub enum Verdict {
-    /// The lease holds for this long from now, and the job may have cost this much in all.
-    Continue { lease_seconds: u32, lent_microcents: u64 },
+    /// The lease holds for this long from now, and the job may have cost and carried this much in all.
+    Continue { lease_seconds: u32, lent_microcents: u64, lent_egress_bytes: u64 },
     /// Kill the job; its result so far is wanted.
     Cancel { reason: Code },
     /// The job is somebody else's. Kill it; nothing of it is wanted.

@@ -125,10 +125,14 @@ impl World {
                 .collect(),
             Route::Heartbeat => {
                 let cancel = Verdict::Cancel { reason: Code::try_from("budget".to_owned()).unwrap() };
-                [Verdict::Continue { lease_seconds: 60, lent_microcents: 1 }, cancel, Verdict::Lost {}]
-                    .into_iter()
-                    .map(|verdict| value(HeartbeatReply { version, verdict }))
-                    .collect()
+                [
+                    Verdict::Continue { lease_seconds: 60, lent_microcents: 1, lent_egress_bytes: 2 },
+                    cancel,
+                    Verdict::Lost {},
+                ]
+                .into_iter()
+                .map(|verdict| value(HeartbeatReply { version, verdict }))
+                .collect()
             }
             Route::Chunks => vec![
                 value(ChunkReply::Stored { version, pause_milliseconds: 0, cancel: true }),

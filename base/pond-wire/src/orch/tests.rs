@@ -69,6 +69,7 @@ fn requests_are_strict() {
         egress_bytes: 2,
         output_bytes: 3,
         wanted: Some(Wanted { least_microcents: 4, most_microcents: 5 }),
+        wanted_egress_bytes: Some(6),
     });
     let chunk = Chunk {
         version,
@@ -102,7 +103,10 @@ fn replies_are_strict() {
     assert_eq!(strict(&refused), r#"{"version":1,"ok":false,"code":"no_pinned_key"}"#);
     assert_eq!(strict(&SealReply::Released(blob(b"{}"))), r#"{"version":1,"ok":true,"release":"e30="}"#);
     strict(&RedeemReply { version, key: refused, bytes: 9 });
-    strict(&HeartbeatReply { version, verdict: Verdict::Continue { lease_seconds: 60, lent_microcents: 1 } });
+    strict(&HeartbeatReply {
+        version,
+        verdict: Verdict::Continue { lease_seconds: 60, lent_microcents: 1, lent_egress_bytes: 2 },
+    });
     strict(&HeartbeatReply { version, verdict: Verdict::Lost {} });
     strict(&ChunkReply::Stored { version, pause_milliseconds: 0, cancel: false });
     strict(&ChunkReply::Expected { version, seq: 1, offset: 2 });

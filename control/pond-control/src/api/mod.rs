@@ -8,6 +8,7 @@
 mod admit;
 mod audit;
 mod call;
+mod exec;
 mod limit;
 mod metrics;
 mod openapi;
@@ -15,6 +16,7 @@ mod problem;
 mod project;
 mod route;
 mod run;
+mod sandbox;
 mod secret;
 mod source;
 mod system;
@@ -42,9 +44,11 @@ pub use limit::{Peer, Rate, Rates};
 pub use openapi::document as openapi_document;
 pub use problem::Refused;
 pub use route::{Need, Reach, Route, Takes};
+pub use secret::{VaultFileFault, renew_vault};
 pub use source::forget_unfinished;
 pub(crate) use source::forget_unused;
 
+use crate::keeper::Keeper;
 use crate::plane::Plane;
 use crate::store::{Action, Actor};
 use call::Call;
@@ -66,17 +70,24 @@ pub(crate) struct Api {
     limiter: Limiter,
     metrics: Metrics,
     uploads: Arc<Semaphore>,
+    keeper: Option<Arc<dyn Keeper>>,
     /// Held while the vault's file and its records change together.
     rotation: Mutex<()>,
 }
 
 /// Everything under `/v1`, and beside it `/openapi.json`, `/healthz`, `/readyz` and `/metrics`.
 pub fn router(plane: Arc<Plane>, rates: Rates) -> Router {
+    router_with(plane, rates, None)
+}
+
+/// The same with somebody who keeps sandboxes.
+pub fn router_with(plane: Arc<Plane>, rates: Rates, keeper: Option<Arc<dyn Keeper>>) -> Router {
     let api = Arc::new(Api {
         plane,
         limiter: Limiter::new(rates),
         metrics: Metrics::default(),
         uploads: Arc::new(Semaphore::new(MOST_UPLOADS)),
+        keeper,
         rotation: Mutex::default(),
     });
     Route::ALL.iter().fold(Router::new(), |router, route| {
@@ -157,6 +168,19 @@ async fn serve(
         Route::Statement => run::statement(&call).await,
         Route::Result => watch::result(&call).await,
         Route::Proof => audit::proof(&call).await,
+        Route::MakeSandbox => sandbox::create(&call, body).await,
+        Route::Sandboxes => sandbox::list(&call).await,
+        Route::Sandbox => sandbox::show(&call).await,
+        Route::RemoveSandbox => sandbox::delete(&call).await,
+        Route::StopSandbox => sandbox::stop(&call).await,
+        Route::ResumeSandbox => sandbox::resume(&call).await,
+        Route::SandboxEvents => exec::events(&call).await,
+        Route::Exec => exec::start(&call, body).await,
+        Route::ShowExec => exec::show(&call).await,
+        Route::ExecOutput => exec::output(&call).await,
+        Route::CancelExec => exec::cancel(&call).await,
+        Route::ReadFile => exec::read(&call).await,
+        Route::WriteFile => exec::write(&call, body).await,
         Route::Projects => project::list(&call).await,
         Route::MakeProject => project::make(&call).await,
         Route::RemoveProject => project::remove(&call).await,

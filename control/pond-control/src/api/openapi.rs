@@ -12,9 +12,11 @@ const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// Bodies that are read as a type of ours.
-const BODIES: [(Route, SchemaOf); 6] = [
+const BODIES: [(Route, SchemaOf); 8] = [
     (Route::Preflight, |types| types.subschema_for::<api::Document>()),
     (Route::Submit, |types| types.subschema_for::<api::Submit>()),
+    (Route::MakeSandbox, |types| types.subschema_for::<api::NewSandbox>()),
+    (Route::Exec, |types| types.subschema_for::<api::NewExec>()),
     (Route::Cancel, |types| types.subschema_for::<api::Cancel>()),
     (Route::SetCredential, |types| types.subschema_for::<api::SetCredential>()),
     (Route::JoinToken, |types| types.subschema_for::<api::NewJoinToken>()),
@@ -98,12 +100,12 @@ fn body(route: Route, types: &mut SchemaGenerator) -> Option<Value> {
     let required = match route.takes() {
         Takes::Nothing => return None,
         Takes::MaybeJson { .. } => false,
-        Takes::Json { .. } | Takes::Document | Takes::Tree => true,
+        Takes::Json { .. } | Takes::Document | Takes::Tree | Takes::Bytes { .. } => true,
     };
     let media = route.media().iter().filter(|media| !media.is_empty());
     let content: Map<String, Value> = media
         .map(|media| match route.takes() {
-            Takes::Tree => ((*media).to_owned(), json!({})),
+            Takes::Tree | Takes::Bytes { .. } => ((*media).to_owned(), json!({})),
             Takes::Nothing | Takes::Json { .. } | Takes::MaybeJson { .. } | Takes::Document => {
                 ((*media).to_owned(), json!({"schema": schema}))
             }
@@ -129,6 +131,20 @@ fn reply(route: Route, types: &mut SchemaGenerator) -> Reply {
         Route::Logs => Reply::Bytes("application/octet-stream"),
         Route::Statement => Reply::Bytes(ENVELOPE_TYPE),
         Route::Result => Reply::Bytes(TREE_TYPE),
+        Route::MakeSandbox | Route::StopSandbox | Route::ResumeSandbox | Route::RemoveSandbox => {
+            of::<api::SandboxView>(202, types)
+        }
+        Route::Sandboxes => of::<api::SandboxPage>(200, types),
+        Route::Sandbox => of::<api::SandboxView>(200, types),
+        Route::SandboxEvents => {
+            // Each event's data is one of these.
+            types.subschema_for::<api::SandboxEvent>();
+            Reply::Bytes("text/event-stream")
+        }
+        Route::Exec => of::<api::ExecView>(201, types),
+        Route::ShowExec | Route::CancelExec => of::<api::ExecView>(200, types),
+        Route::ExecOutput | Route::ReadFile => Reply::Bytes("application/octet-stream"),
+        Route::WriteFile => Reply::Nothing,
         Route::Projects => of::<api::Projects>(200, types),
         Route::MakeProject => of::<api::ProjectView>(201, types),
         Route::Egress | Route::AllowEgress => of::<api::EgressRules>(200, types),
@@ -159,7 +175,7 @@ fn responses(route: Route, types: &mut SchemaGenerator) -> Value {
             let served =
                 json!({"description": "Served.", "content": {"application/json": {"schema": schema}}});
             // Asked again, it is there already.
-            if status == 201 && matches!(route, Route::Submit | Route::MakeProject) {
+            if matches!(route, Route::Submit | Route::MakeProject | Route::MakeSandbox) {
                 responses.insert("200".to_owned(), served.clone());
             }
             responses.insert(status.to_string(), served);
@@ -193,6 +209,9 @@ fn problems(route: Route) -> Vec<u16> {
     if route.takes() != Takes::Nothing {
         codes.extend([ProblemCode::RequestTimeout, ProblemCode::BodyTooLarge, ProblemCode::MediaType]);
     }
+    if route == Route::ReadFile {
+        codes.push(ProblemCode::BodyTooLarge);
+    }
     let mut statuses: Vec<u16> = codes.into_iter().map(ProblemCode::status).collect();
     statuses.sort_unstable();
     statuses
@@ -205,9 +224,10 @@ fn parameters(route: Route) -> Vec<Value> {
     let limit = || json!({"type": "integer", "minimum": 1, "maximum": 200, "default": 50});
     let text = || json!({"type": "string"});
     let states = || json!({"enum": ["active", "succeeded", "failed", "cancelled", "refused"]});
+    let sandbox_states = || json!({"enum": api::SandboxState::ALL.map(api::SandboxState::name)});
     let streams = || json!({"enum": ["stdout", "stderr", "terminal"], "default": "stdout"});
     let from = |least: u32| json!({"type": "integer", "minimum": least});
-    let others: [(Route, &str, &str, Value); 19] = [
+    let others: [(Route, &str, &str, Value); 31] = [
         (Route::SendSource, "query", "project", name()),
         (Route::Runs, "query", "project", name()),
         (Route::Runs, "query", "state", states()),
@@ -227,12 +247,25 @@ fn parameters(route: Route) -> Vec<Value> {
         (Route::Consistency, "query", "from", from(0)),
         (Route::Consistency, "query", "to", from(0)),
         (Route::Events, "header", "Last-Event-ID", text()),
+        (Route::Sandboxes, "query", "project", name()),
+        (Route::Sandboxes, "query", "state", sandbox_states()),
+        (Route::Sandboxes, "query", "label", text()),
+        (Route::Sandboxes, "query", "cursor", text()),
+        (Route::Sandboxes, "query", "limit", limit()),
+        (Route::SandboxEvents, "query", "from_sequence", from(0)),
+        (Route::SandboxEvents, "header", "Last-Event-ID", text()),
+        (Route::ExecOutput, "query", "stream", json!({"enum": ["stdout", "stderr"], "default": "stdout"})),
+        (Route::ExecOutput, "query", "offset", from(0)),
+        (Route::ExecOutput, "query", "follow", json!({"type": "boolean", "default": false})),
+        (Route::ReadFile, "query", "path", text()),
+        (Route::WriteFile, "query", "path", text()),
     ];
     for (_, place, name, schema) in others.into_iter().filter(|(of, ..)| *of == route) {
-        let required = matches!(route, Route::SendSource | Route::Consistency);
+        let required =
+            matches!(route, Route::SendSource | Route::Consistency | Route::ReadFile | Route::WriteFile);
         parameters.push(json!({"name": name, "in": place, "required": required, "schema": schema}));
     }
-    if route == Route::Submit {
+    if matches!(route, Route::Submit | Route::MakeSandbox) {
         let key = json!({"type": "string", "minLength": 1, "maxLength": 128});
         parameters.push(json!({"name": "Idempotency-Key", "in": "header", "required": false, "schema": key}));
     }
@@ -244,7 +277,8 @@ fn path_parameter(name: &str) -> Value {
         "run" => json!({"type": "string", "pattern": "^run_[0-9a-f]{32}$"}),
         "worker" => json!({"type": "string", "pattern": "^worker_[0-9a-f]{32}$"}),
         "token" => json!({"type": "string", "pattern": "^tok_[0-9a-f]{32}$"}),
-        "tile" => json!({"type": "integer", "minimum": 0}),
+        "sandbox" => json!({"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"}),
+        "tile" | "exec" => json!({"type": "integer", "minimum": 0}),
         "host" => {
             json!({"type": "string", "description": "A host rule: `name`, `*.name`, either with `:port`."})
         }

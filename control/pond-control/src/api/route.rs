@@ -2,7 +2,7 @@
 
 use axum::routing::MethodFilter;
 use pond_policy::scope::Scope;
-use pond_wire::api::TREE_TYPE;
+use pond_wire::api::{MOST_FILE_BYTES, TREE_TYPE};
 use pond_wire::decode;
 
 /// What a caller must show.
@@ -35,6 +35,10 @@ pub enum Takes {
     },
     Document,
     Tree,
+    /// Bytes of any kind.
+    Bytes {
+        most: usize,
+    },
 }
 
 const JSON: &[&str] = &["application/json"];
@@ -42,12 +46,17 @@ const JSON: &[&str] = &["application/json"];
 const MAYBE_JSON: &[&str] = &["application/json", ""];
 const DOCUMENT: &[&str] = &["application/json", "application/yaml", "application/x-yaml", "text/yaml"];
 const TREE: &[&str] = &[TREE_TYPE, "application/octet-stream"];
+const BYTES: &[&str] = &["application/octet-stream"];
 
 const SMALL: Takes = Takes::Json { most: 16 << 10 };
 /// JSON writes a character with up to six.
 const CREDENTIAL: Takes = Takes::Json { most: (64 << 10) * 6 };
 /// A document as one string, every character escaped at the worst.
 const SUBMIT: Takes = Takes::Json { most: 2 * decode::MOST_BYTES + (4 << 10) };
+
+/// A program with its arguments and variables.
+const EXEC: Takes = Takes::Json { most: 1 << 20 };
+const FILE: Takes = Takes::Bytes { most: MOST_FILE_BYTES };
 
 macro_rules! routes {
     ($( $route:ident: $method:ident $path:literal, $need:expr, $takes:expr, $summary:literal; )+) => {
@@ -123,6 +132,19 @@ routes! {
     Statement: GET "/v1/runs/{run}/stages/{stage}/statement", of_project(Scope::RunsRead), Takes::Nothing, "The signed statement about a stage";
     Result: GET "/v1/runs/{run}/stages/{stage}/result", of_project(Scope::RunsRead), Takes::Nothing, "What a stage left, as a packed tree";
     Proof: GET "/v1/runs/{run}/stages/{stage}/proof", of_project(Scope::RunsRead), Takes::Nothing, "What shows that a stage's result is in the audit log";
+    MakeSandbox: POST "/v1/sandboxes", of_project(Scope::SandboxesWrite), SUBMIT, "Ask for a sandbox that lasts";
+    Sandboxes: GET "/v1/sandboxes", of_project(Scope::SandboxesRead), Takes::Nothing, "List sandboxes by id";
+    Sandbox: GET "/v1/sandboxes/{sandbox}", of_project(Scope::SandboxesRead), Takes::Nothing, "Show a sandbox";
+    Exec: POST "/v1/sandboxes/{sandbox}/execs", of_project(Scope::SandboxesWrite), EXEC, "Run a program in a sandbox";
+    ShowExec: GET "/v1/sandboxes/{sandbox}/execs/{exec}", of_project(Scope::SandboxesRead), Takes::Nothing, "Show a program run in a sandbox";
+    ExecOutput: GET "/v1/sandboxes/{sandbox}/execs/{exec}/output", of_project(Scope::SandboxesRead), Takes::Nothing, "Read or follow the output of a program";
+    CancelExec: POST "/v1/sandboxes/{sandbox}/execs/{exec}/cancel", of_project(Scope::SandboxesWrite), Takes::Nothing, "End a program in a sandbox";
+    WriteFile: PUT "/v1/sandboxes/{sandbox}/files", of_project(Scope::SandboxesWrite), FILE, "Write a file into a sandbox";
+    ReadFile: GET "/v1/sandboxes/{sandbox}/files", of_project(Scope::SandboxesRead), Takes::Nothing, "Read a file of a sandbox";
+    StopSandbox: POST "/v1/sandboxes/{sandbox}/stop", of_project(Scope::SandboxesWrite), Takes::Nothing, "Stop a sandbox; its disk is kept";
+    ResumeSandbox: POST "/v1/sandboxes/{sandbox}/resume", of_project(Scope::SandboxesWrite), Takes::Nothing, "Start a stopped sandbox again";
+    RemoveSandbox: DELETE "/v1/sandboxes/{sandbox}", of_project(Scope::SandboxesWrite), Takes::Nothing, "Delete a sandbox";
+    SandboxEvents: GET "/v1/sandboxes/{sandbox}/events", of_project(Scope::SandboxesRead), Takes::Nothing, "Follow a sandbox";
     Projects: GET "/v1/projects", of_project(Scope::TokensAdmin), Takes::Nothing, "List projects";
     MakeProject: PUT "/v1/projects/{project}", of_all(Scope::TokensAdmin), Takes::Nothing, "Make a project";
     RemoveProject: DELETE "/v1/projects/{project}", of_all(Scope::TokensAdmin), Takes::Nothing, "Remove a project without runs";
@@ -156,6 +178,7 @@ impl Route {
             Takes::MaybeJson { .. } => MAYBE_JSON,
             Takes::Document => DOCUMENT,
             Takes::Tree => TREE,
+            Takes::Bytes { .. } => BYTES,
         }
     }
 
@@ -164,7 +187,7 @@ impl Route {
         match self.takes() {
             // A tree is never read as a whole; what it may have is its reader's.
             Takes::Nothing | Takes::Tree => 0,
-            Takes::Json { most } | Takes::MaybeJson { most } => most,
+            Takes::Json { most } | Takes::MaybeJson { most } | Takes::Bytes { most } => most,
             Takes::Document => decode::MOST_BYTES,
         }
     }

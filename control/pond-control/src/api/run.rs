@@ -125,7 +125,7 @@ fn refused(fault: SubmitFault) -> Refused {
 }
 
 /// The caller's name for this request, under which it counts once.
-fn key(call: &Call) -> Result<Option<&str>, Refused> {
+pub(super) fn key(call: &Call) -> Result<Option<&str>, Refused> {
     let mut keys = call.parts.headers.get_all("idempotency-key").iter();
     let (Some(first), second) = (keys.next(), keys.next()) else { return Ok(None) };
     let text = first.to_str().ok().filter(|text| second.is_none() && (1..=128).contains(&text.len()));

@@ -15,15 +15,18 @@ use zeroize::Zeroizing;
 use super::call::{Call, gone, millis, ok};
 use super::problem::Refused;
 use super::run::named;
+use crate::plane::Plane;
 
 const MOST_VALUE: usize = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum VaultFileFault {
+pub enum VaultFileFault {
     #[error("reading or writing the vault's file")]
     File(#[from] std::io::Error),
     #[error("the vault's file")]
     Ring(#[from] RingFault),
+    #[error("the vault's file does not have the key that values are under here")]
+    Foreign,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,23 +79,35 @@ fn whose(call: &Call) -> Result<Option<Project>, Refused> {
     named(call, whose.project.as_deref())
 }
 
-/// The file has the new key before any record is under it, and the old ones until none is.
+/// The file has the new key before any record is under it, and the old ones until none is. The one that was active until now stays until
+/// the next time: somebody may be writing a value under it at this moment, here or in another control plane.
 pub(super) async fn rotate(call: &Call) -> Result<Response, Refused> {
     let _alone = call.api.rotation.lock().await;
     let file = &call.plane().vault;
     let failed = |fault: VaultFileFault| Refused::internal(&fault);
     let mut ring = read(file).map_err(failed)?;
+    let before = ring.active();
     let kid = ring.rotate().map_err(|fault| failed(fault.into()))?;
     write(file, &ring).map_err(failed)?;
     let again = read(file).map_err(failed)?;
     let rotated = call.store().rotate(again, &call.caller.actor, call.now()).await?;
     let unused: Vec<_> = ring.kids().filter(|kid| !rotated.records.contains_key(kid)).collect();
-    for old in unused.into_iter().filter(|old| *old != kid) {
+    for old in unused.into_iter().filter(|old| *old != kid && *old != before) {
         ring.forget(old, 0).map_err(|fault| failed(fault.into()))?;
     }
     write(file, &ring).map_err(failed)?;
     let records = rotated.records.iter().map(|(kid, count)| (kid.to_string(), *count)).collect();
     Ok(ok(&api::Rotated { kid: kid.to_string(), rewrapped: rotated.rewrapped, records }))
+}
+
+/// Another control plane, or its operator, may have given the vault a new key: it is taken over, unless the file does not have the
+/// key that values are under here. Whether it was.
+pub fn renew_vault(plane: &Plane) -> Result<bool, VaultFileFault> {
+    let ring = match read(&plane.vault) {
+        Err(VaultFileFault::File(fault)) if fault.kind() == ErrorKind::NotFound => return Ok(false),
+        ring => ring?,
+    };
+    plane.store.renew_ring(ring).ok_or(VaultFileFault::Foreign)
 }
 
 fn read(file: &Path) -> Result<KeyRing, VaultFileFault> {

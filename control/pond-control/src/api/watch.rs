@@ -188,12 +188,15 @@ impl Reader {
         Ok(view.and_then(|view| view.stages.into_iter().find(|stage| stage.id == self.stage)))
     }
 
-    /// The try that is under way, or the last that has a result.
+    /// The try that is under way, or the last that has a result, or else the last that a worker was given.
     async fn job(&self, plane: &Plane, stage: Option<&StageView>) -> Result<Option<JobId>, Fault> {
         let live = stage.and_then(|stage| stage.job.as_ref()).map(|job| job.id.clone());
         match live {
             Some(job) => Ok(Some(job)),
-            None => Ok(plane.store.results(&self.stage).await?.pop().map(|result| result.job)),
+            None => match plane.store.results(&self.stage).await?.pop() {
+                Some(result) => Ok(Some(result.job)),
+                None => plane.store.last_job(&self.run, &self.stage).await,
+            },
         }
     }
 
@@ -237,16 +240,20 @@ impl Listener {
 }
 
 /// A response whose body is written while it is read. A fault breaks it off: a client never takes a part for the whole.
-fn stream<W: Future<Output = Result<(), Fault>> + Send + 'static>(
+pub(super) fn stream<F, W>(
     media: &'static str,
-    write: impl FnOnce(Out) -> W,
-) -> Response {
+    write: impl FnOnce(mpsc::Sender<Result<Bytes, F>>) -> W,
+) -> Response
+where
+    F: std::error::Error + Send + Sync + 'static,
+    W: Future<Output = Result<(), F>> + Send + 'static,
+{
     let (out, body) = mpsc::channel(2);
     let failing = out.clone();
     let writing = write(out);
     tokio::spawn(async move {
         if let Err(fault) = writing.await {
-            tracing::error!(fault = &fault as &dyn std::error::Error, "a stream broke off");
+            tracing::error!(fault = &fault as &(dyn std::error::Error + 'static), "a stream broke off");
             if failing.send(Err(fault)).await.is_err() {
                 tracing::debug!("nobody was listening");
             }

@@ -84,6 +84,7 @@ fn view(worker: &WorkerView) -> api::WorkerView {
         tags: worker.have.tags.iter().map(ToString::to_string).collect(),
         capabilities: worker.have.capabilities.iter().map(ToString::to_string).collect(),
         signing_key: worker.sign_key.clone(),
+        former_keys: worker.former_keys.clone(),
         enrolled_at: millis(worker.enrolled_at),
         seen_at: millis(worker.seen_at),
     }

@@ -5,15 +5,17 @@
 //! not have asked. What is not allowed now is not given out.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pond_policy::harness::{TemplateFault, Values, fill};
-use pond_policy::name::Name;
+use pond_policy::name::{Name, Project};
 use pond_policy::node::Node;
 use pond_policy::path::Path;
 use pond_policy::refusal::{Refusal, Refusals};
 use pond_policy::route::{Have, Mismatch, Need};
-use pond_policy::run::{Executor, Stage, Verify, preflight};
+use pond_policy::run::{Executor, Verify, preflight};
 use pond_policy::sandbox;
 use pond_policy::settings::Settings;
 use pond_seal::Digest;
@@ -30,6 +32,8 @@ use crate::store::{Held, Lease, Work, WorkerView};
 pub(super) struct Granted {
     pub(super) policy: Digest,
     pub(super) input: Digest,
+    /// Over the command's words.
+    pub(super) command: Digest,
     /// The stage's executor as JSON.
     pub(super) executor: String,
     pub(super) credentials: Vec<String>,
@@ -55,6 +59,8 @@ pub(super) enum Withheld {
     OtherStage,
     #[error("the operator demands more than when the stage was queued: {0}")]
     Demanding(Mismatch),
+    #[error("the stage's agent is not known")]
+    Agent,
     #[error("a file of the stage: {0}")]
     Template(TemplateFault),
     #[error("writing what the sandbox block means")]
@@ -70,28 +76,95 @@ fn refused(refusals: Refusals) -> Withheld {
     Withheld::Refused(refusals.into_list())
 }
 
+/// What a stage of a document comes to under the settings of this process: the same bytes always come to the same.
+#[derive(Debug)]
+struct Terms {
+    project: Project,
+    name: String,
+    timeout: Duration,
+    need: Need,
+    policy: Digest,
+    command: Digest,
+    executor: String,
+    credentials: Vec<String>,
+    verify: Option<Verify>,
+    costs: bool,
+}
+
+/// Terms of the documents that were read lately. One is judged for its offer, for every release and for its result, and most runs
+/// have a document that others had too. What is refused is not remembered.
+#[derive(Debug, Default)]
+pub struct Judged(Mutex<HashMap<(Digest, u64), Arc<Terms>>>);
+
+/// Stages that are remembered.
+const MOST_TERMS: usize = 1024;
+
+impl Judged {
+    fn terms(&self, work: &Work, settings: &Settings) -> Result<Arc<Terms>, Withheld> {
+        let key = (Digest::of(&work.document), work.position);
+        if let Some(terms) = self.lock().get(&key) {
+            return Ok(Arc::clone(terms));
+        }
+        let terms = Arc::new(Terms::read(work, settings)?);
+        let mut remembered = self.lock();
+        if remembered.len() >= MOST_TERMS {
+            remembered.clear();
+        }
+        remembered.insert(key, Arc::clone(&terms));
+        Ok(terms)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Digest, u64), Arc<Terms>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Terms {
+    fn read(work: &Work, settings: &Settings) -> Result<Self, Withheld> {
+        let document = decode(&work.document).map_err(|_| Withheld::Document)?;
+        let run = preflight(&document, settings).map_err(refused)?;
+        let position = usize::try_from(work.position).map_err(|_| Withheld::OtherStage)?;
+        let stage = run.stages.get(position).ok_or(Withheld::OtherStage)?;
+        Ok(Self {
+            name: stage.name.as_str().to_owned(),
+            timeout: stage.executor.timeout.duration(),
+            need: Need::of(&stage.executor.dispatch, &run.project),
+            policy: policy(&stage.executor, settings)?,
+            command: command(&stage.executor)?,
+            executor: executor_text(&document, position).ok_or(Withheld::OtherStage)?,
+            credentials: credentials(&stage.executor)?,
+            verify: stage.verify,
+            costs: stage.executor.model.is_some(),
+            project: run.project,
+        })
+    }
+
+    fn are_of(&self, held: &Held) -> bool {
+        self.project == held.project && self.name == held.work.name && self.timeout == held.work.timeout
+    }
+}
+
 impl Granted {
     /// `have` is what the worker that asks was granted and confirmed.
     pub(super) fn judge(plane: &Plane, held: &Held, have: &Have) -> Result<Self, Withheld> {
-        let document = decode(&held.work.document).map_err(|_| Withheld::Document)?;
-        let run = preflight(&document, &plane.settings).map_err(refused)?;
-        let position = usize::try_from(held.work.position).map_err(|_| Withheld::OtherStage)?;
-        let stage = run.stages.get(position).filter(|stage| is_same(stage, &held.work));
-        let stage = stage.filter(|_| run.project == held.project).ok_or(Withheld::OtherStage)?;
-        let need = Need::of(&stage.executor.dispatch, &run.project);
-        need.met_by(have).map_err(Withheld::Demanding)?;
+        let terms = plane.judged.terms(&held.work, &plane.settings)?;
+        if !terms.are_of(held) {
+            return Err(Withheld::OtherStage);
+        }
+        terms.need.met_by(have).map_err(Withheld::Demanding)?;
         let rules = plane.store.rules();
         let last = held.offered_at.plus(rules.offer + held.work.timeout + rules.grace);
         Ok(Self {
-            policy: policy(&stage.executor, &plane.settings)?,
+            policy: terms.policy,
             input: held.source.as_ref().map_or_else(|| Tree::new().finish(), |(_, input)| *input),
-            executor: executor_text(&document, position).ok_or(Withheld::OtherStage)?,
-            credentials: credentials(&stage.executor)?,
+            command: terms.command,
+            executor: terms.executor.clone(),
+            credentials: terms.credentials.clone(),
             deadline: held.work.timeout,
             not_after: u64::try_from(last.0 / 1000).unwrap_or(0),
-            verify: stage.verify,
-            need,
-            costs: stage.executor.model.is_some(),
+            verify: terms.verify,
+            need: terms.need.clone(),
+            costs: terms.costs,
         })
     }
 
@@ -122,10 +195,6 @@ impl Granted {
     }
 }
 
-fn is_same(stage: &Stage, work: &Work) -> bool {
-    stage.name.as_str() == work.name && stage.executor.timeout.duration() == work.timeout
-}
-
 /// Over what the worker will resolve the block to, apart from us.
 fn policy(executor: &Executor, settings: &Settings) -> Result<Digest, Withheld> {
     let block = executor.dispatch.block.to_node();
@@ -133,6 +202,12 @@ fn policy(executor: &Executor, settings: &Settings) -> Result<Digest, Withheld> 
     let policy = policy.with_timeout(executor.timeout, &Path::root()).map_err(Withheld::Timeout)?;
     let bytes = contract::SandboxPolicy::from(&policy).canonical().map_err(Withheld::Encode)?;
     Ok(Digest::of(&bytes))
+}
+
+/// As a statement names it: the words as a JSON list.
+fn command(executor: &Executor) -> Result<Digest, Withheld> {
+    let argv = executor.program.argv().ok_or(Withheld::Agent)?;
+    Ok(Digest::of(&serde_json::to_vec(&argv).map_err(Withheld::Encode)?))
 }
 
 fn executor_text(document: &Node, position: usize) -> Option<String> {

@@ -57,6 +57,7 @@ pub(super) async fn heartbeat(
             least_microcents: wanted.least_microcents,
             most_microcents: wanted.most_microcents,
         }),
+        wanted_egress_bytes: body.wanted_egress_bytes,
     };
     match plane.store.heartbeat(&lease, spent, now).await {
         Ok(Renewed { cancel: true, .. }) => {
@@ -66,6 +67,7 @@ pub(super) async fn heartbeat(
         Ok(renewed) => reply(Verdict::Continue {
             lease_seconds: left(renewed, now),
             lent_microcents: renewed.lent_microcents,
+            lent_egress_bytes: renewed.lent_egress_bytes,
         }),
         Err(LeaseFault::Stale) => reply(Verdict::Lost {}),
         Err(LeaseFault::Store(fault)) => Err(fault.into()),

@@ -3,11 +3,13 @@
 //! the streams it names against what was stored, then the packed result against the digests it signed. Nothing of a result is
 //! read by anybody before all of that held. A fault here ends the stage; its code is the reason that is recorded.
 
+use pond_policy::capability::Capability;
 use pond_policy::reason::{Cause, Reason};
+use pond_policy::route::Need;
 use pond_seal::Digest;
 use pond_seal::digest::Hashing;
 use pond_seal::envelope::{Envelope, EnvelopeFault};
-use pond_seal::result::{Egress, FileDigest, InputKind, Limit, Log, Output, RunResult};
+use pond_seal::result::{EMPTY_MANIFEST, Egress, FileDigest, InputKind, Limit, Log, Output, RunResult};
 use pond_seal::statement::{Statement, StatementFault};
 use pond_wire::tree::{Decoder, Entry, Event, TreeCaps, TreeFault};
 use std::io::Write as _;
@@ -16,7 +18,7 @@ use super::gate::Caller;
 use super::grant::Granted;
 use super::rerun::{self, Compared};
 use crate::plane::Plane;
-use crate::store::{self, Held, Lease, MOST_RESULT, Outcome, Spent, Stream};
+use crate::store::{self, Held, Lease, LogPiece, MOST_RESULT, Outcome, Spent, Stream};
 
 /// Pieces of a stream read at once.
 pub(super) const PIECES: u32 = 16;
@@ -39,6 +41,10 @@ pub(super) enum Rejected {
     Lease,
     #[error("the job worked on another tree than the one it was given")]
     Input,
+    #[error("the job ran another command than the one it was given")]
+    Command,
+    #[error("the job ran on {0}, which is less than it asked for")]
+    Backend(String),
     #[error("the job was held to another policy than the one it was given")]
     Policy,
     #[error("the stream {} is not what was received", .0.name())]
@@ -69,6 +75,8 @@ impl Rejected {
             Self::Job => "statement_job",
             Self::Lease => "statement_lease",
             Self::Input => "statement_input",
+            Self::Command => "statement_command",
+            Self::Backend(_) => "statement_backend",
             Self::Policy => "statement_policy",
             Self::Stream(_) => "statement_stream",
             Self::Tree(_) | Self::TreeCut => "result_tree",
@@ -121,17 +129,30 @@ fn as_issued(said: &RunResult, lease: &Lease, held: &Held, granted: &Granted) ->
     if said.input.kind != InputKind::Bundle || said.input.tree_sha256 != Some(granted.input) {
         return Err(Rejected::Input);
     }
+    if said.command_sha256 != granted.command {
+        return Err(Rejected::Command);
+    }
+    if !is_strong_enough(&said.backend.name, &granted.need) {
+        return Err(Rejected::Backend(said.backend.name.clone()));
+    }
     if said.policy.offered_sha256 != Some(granted.policy) {
         return Err(Rejected::Policy);
     }
     Ok(())
 }
 
+/// Whether the backend that is named is one the stage may run on.
+fn is_strong_enough(backend: &str, need: &Need) -> bool {
+    let ran_on = Capability::parse(&format!("sandbox.{backend}"));
+    need.capability().is_none_or(|wanted| ran_on.is_some_and(|ran_on| wanted.satisfied_by(&[ran_on])))
+}
+
 /// Every stream that was stored is named once, with the content that is stored; nothing else is named. The packed result holds
 /// the files the statement has digests of; none of it is looked at where there is no output.
 async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<(), IntakeFault> {
     let logs = &statement.result.logs;
-    let stored = plane.store.lease_streams(lease).await?;
+    let output = Stored::of(plane, lease).await?;
+    let stored = output.streams();
     if let Some(unnamed) = stored.iter().find(|stream| !logs.iter().any(|log| log.stream == **stream)) {
         return Err(Rejected::Stream(*unnamed).into());
     }
@@ -139,7 +160,7 @@ async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<
     for (at, log) in logs.iter().enumerate() {
         let twice = logs.iter().skip(at + 1).any(|other| other.stream == log.stream);
         let content = match stored.contains(&log.stream) {
-            true => read(plane, (lease, log), statement, &mut result).await?,
+            true => read((plane, &output), (lease, log), statement, &mut result).await?,
             false => FileDigest { sha256: Digest::of(b""), bytes: 0 },
         };
         if twice || content != (FileDigest { sha256: log.sha256, bytes: log.bytes }) {
@@ -149,9 +170,35 @@ async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<
     Ok(files(result, statement)?)
 }
 
+/// What a lease sent: all of it, where that is little, or which streams there are.
+enum Stored {
+    Whole(Vec<(Stream, LogPiece)>),
+    Large(Vec<Stream>),
+}
+
+impl Stored {
+    async fn of(plane: &Plane, lease: &Lease) -> Result<Self, store::Fault> {
+        Ok(match plane.store.lease_output(lease, PIECES).await? {
+            Some(pieces) => Self::Whole(pieces),
+            None => Self::Large(plane.store.lease_streams(lease).await?),
+        })
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        match self {
+            Self::Whole(pieces) => {
+                let mut streams: Vec<Stream> = pieces.iter().map(|(stream, _)| *stream).collect();
+                streams.dedup();
+                streams
+            }
+            Self::Large(streams) => streams.clone(),
+        }
+    }
+}
+
 /// The digest of a stream, which is read once: the packed result is unpacked as it passes.
 async fn read(
-    plane: &Plane,
+    (plane, output): (&Plane, &Stored),
     (lease, log): (&Lease, &Log),
     statement: &Statement,
     result: &mut Unpacked,
@@ -160,6 +207,15 @@ async fn read(
         log.stream == Stream::Result && matches!(statement.result.output, Output::Collected { .. });
     let mut content = Content::default();
     let (mut from, mut more) = (0, true);
+    if let Stored::Whole(pieces) = output {
+        more = false;
+        for (_, piece) in pieces.iter().filter(|(stream, _)| *stream == log.stream) {
+            content.add(&piece.bytes);
+            if is_result {
+                result.take(&piece.bytes);
+            }
+        }
+    }
     while more {
         let pieces = plane.store.lease_log(lease, log.stream, from, PIECES).await?;
         more = u32::try_from(pieces.len()).is_ok_and(|found| found == PIECES);
@@ -175,7 +231,14 @@ async fn read(
 }
 
 fn files(result: Unpacked, statement: &Statement) -> Result<(), Rejected> {
-    let Output::Collected { changes, patch, .. } = &statement.result.output else { return Ok(()) };
+    let (changes, patch) = match &statement.result.output {
+        Output::Collected { changes, patch, .. } => (changes, patch),
+        // An output that is not there is nothing to vouch for.
+        Output::Nothing {} | Output::NotCollected {} => {
+            let is_empty = statement.subject == Digest::of(EMPTY_MANIFEST);
+            return is_empty.then_some(()).ok_or(Rejected::File("manifest.json"));
+        }
+    };
     let [found_patch, found_changes, manifest] = result.finish()?;
     if found_patch != Some(*patch) {
         return Err(Rejected::File("changes.patch"));

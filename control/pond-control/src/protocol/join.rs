@@ -63,6 +63,9 @@ pub(super) async fn finish(plane: &Plane, body: &EnrollFinish, now: Moment) -> R
     Ok(EnrollReply { version: Version, control, joined: Blob::new(joined.envelope).map_err(unwritten)? })
 }
 
+/// Every key it had is remembered.
+const MOST_GENERATIONS: u64 = 256;
+
 pub(super) async fn rotate(
     plane: &Plane,
     caller: &Caller,
@@ -70,6 +73,10 @@ pub(super) async fn rotate(
     now: Moment,
 ) -> Result<RotateReply, Problem> {
     let worker = &caller.worker;
+    if worker.generation >= MOST_GENERATIONS {
+        let detail = "the keys changed too often; join anew";
+        return Err(Problem::new(StatusCode::CONFLICT, "rotation_out_of_turn", detail));
+    }
     let rotation = Rotation(body.rotation.into_bytes());
     let keys = rotation.verify(&caller.key, worker.id.as_str(), worker.generation + 1)?;
     let (sign_key, seal_key) = (keys.signing.to_hex(), keys.seal.to_hex());

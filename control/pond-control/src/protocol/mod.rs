@@ -34,6 +34,7 @@ use serde::Serialize;
 use crate::plane::Plane;
 use crate::store::{Actor, Moment};
 use gate::Gate;
+pub use grant::Judged;
 use notes::Notes;
 pub use notes::noting;
 use problem::Problem;
@@ -88,7 +89,7 @@ async fn answer(door: &Door, route: Route, request: Request) -> Result<Response,
         | Route::Chunks
         | Route::Complete
         | Route::Decline => {
-            let mut caller = door.gate.admit(plane, &parts, &bytes, now).await.map_err(nobody)?;
+            let mut caller = door.gate.admit(plane, (route, &parts), &bytes, now).await.map_err(nobody)?;
             let answered = signed(plane, route, &mut caller, &bytes, now).await;
             answered.map_err(|problem| (caller.actor(), problem))
         }

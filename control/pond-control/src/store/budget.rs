@@ -1,9 +1,11 @@
 //! What a run has of each budget, what it has used, and the end of a run that used up one.
 //!
-//! All figures are on the run's row and change under it. Money is lent: a lease is given a slice before it spends, `cost_held` is
-//! the sum of what was lent and what was settled, and never exceeds the budget. A lease that ends without a verified result
-//! settles at its whole slice, because nobody knows what was spent of it; one that was never acknowledged got no key, and returns
-//! it. What a worker says it used can only raise a figure.
+//! All figures are on the run's row and change under it. Money and bytes of connections are lent: a lease is given a part before it
+//! spends, `cost_held` and `egress_held` are the sums of what was lent and what was settled, and never exceed the budget. A lease
+//! that ends without a verified result settles at all it was lent, because nobody knows what was spent of it; one that was never
+//! acknowledged got no key, and returns it. What a worker says it used can only raise a figure.
+
+mod figures;
 
 use std::time::Duration;
 
@@ -14,6 +16,10 @@ use serde_json::json;
 
 use super::Store;
 use super::engine::{Fault, Row, Tx, args};
+use figures::Bytes;
+
+pub(super) use figures::{Account, Figures};
+
 use super::expire::cancel_in;
 use super::flow::HeldRun;
 use super::id::{JobId, Moment, RunId};
@@ -47,31 +53,6 @@ pub struct Tally {
     pub set_aside: u64,
 }
 
-/// The figures of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Figures {
-    cost_most: u64,
-    cost_held: u64,
-    cost_spent: u64,
-    output: Bytes,
-    artifacts: Bytes,
-    egress: Bytes,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bytes {
-    most: u64,
-    used: u64,
-}
-
-/// What one lease was lent, and what it is known to have used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Account {
-    pub(super) lent: u64,
-    pub(super) cost: u64,
-    pub(super) egress: u64,
-}
-
 /// What a piece of output comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
@@ -86,14 +67,12 @@ impl Store {
     /// Lends a lease its first slice: half a share of what is left, where everybody who may need some has one.
     pub async fn lend(&self, lease: &Lease) -> Result<u64, LeaseFault> {
         let mut tx = self.engine.write().await?;
-        let (run, _) = hold(&mut tx, lease).await?;
-        let mut figures = Figures::of(&mut tx, &run.id).await?;
+        let (mut run, _) = hold(&mut tx, lease).await?;
+        let mut figures = run.figures;
         let sql = "SELECT count(*) AS stages FROM stage WHERE run_id = $1 AND state = 'queued' AND costs = 1";
         let row = tx.row(sql, args![&run.id]).await?;
-        let stages = row.map_or(Ok(1), |row| row.count("stages"))?.max(1);
-        let slice = figures.free() / (2 * stages);
-        figures.cost_held += slice;
-        figures.keep(&mut tx, &run.id).await?;
+        let slice = figures.slice(row.map_or(Ok(1), |row| row.count("stages"))?);
+        figures.kept(&mut tx, &mut run).await?;
         tx.run("UPDATE job SET lent = lent + $2 WHERE id = $1", args![&lease.job, slice]).await?;
         tx.commit().await?;
         Ok(slice)
@@ -143,18 +122,21 @@ impl Store {
         let cents = |microcents: u64| microcents.div_ceil(MICROCENTS);
         let time =
             Tally { budget: Budget::WallClock, limit: seconds(wall.0), used: seconds(wall.1), set_aside: 0 };
+        let Figures { cost, egress, .. } = figures;
         let cost = Tally {
             budget: Budget::Cost,
-            limit: figures.cost_most / MICROCENTS,
-            used: cents(figures.cost_spent),
-            set_aside: cents(figures.cost_held).saturating_sub(cents(figures.cost_spent)),
+            limit: cost.most / MICROCENTS,
+            used: cents(cost.used),
+            set_aside: cents(cost.held).saturating_sub(cents(cost.used)),
         };
+        let set_aside = egress.held.saturating_sub(egress.used);
+        let egress = Tally { budget: Budget::Egress, limit: egress.most, used: egress.used, set_aside };
         Ok(vec![
             time,
             cost,
             bytes(Budget::Output, figures.output),
             bytes(Budget::Artifacts, figures.artifacts),
-            bytes(Budget::Egress, figures.egress),
+            egress,
         ])
     }
 }
@@ -166,6 +148,7 @@ impl Left {
             wall_until: Moment(row.int("wall_until")?),
             output_bytes: left("output_most", "output_used")?,
             artifact_bytes: left("artifact_most", "artifact_used")?,
+            // Not less what is lent: what others do not use of that may come back, and be lent to this one.
             egress_bytes: left("egress_most", "egress_used")?,
         })
     }
@@ -177,99 +160,6 @@ impl Left {
     }
 }
 
-impl Figures {
-    pub(super) async fn of(tx: &mut Tx, run: &RunId) -> Result<Self, Fault> {
-        let sql =
-            "SELECT cost_most, cost_held, cost_spent, output_most, output_used, artifact_most, artifact_used,
-                      egress_most, egress_used FROM run WHERE id = $1";
-        let row = tx.row(sql, args![run]).await?.ok_or(Fault::Unreadable { column: "run_id" })?;
-        let bytes = |most, used| Ok::<_, Fault>(Bytes { most: row.count(most)?, used: row.count(used)? });
-        Ok(Self {
-            cost_most: row.count("cost_most")?,
-            cost_held: row.count("cost_held")?,
-            cost_spent: row.count("cost_spent")?,
-            output: bytes("output_most", "output_used")?,
-            artifacts: bytes("artifact_most", "artifact_used")?,
-            egress: bytes("egress_most", "egress_used")?,
-        })
-    }
-
-    async fn keep(&self, tx: &mut Tx, run: &RunId) -> Result<(), Fault> {
-        tx.run(
-            "UPDATE run SET cost_held = $2, cost_spent = $3, output_used = $4, artifact_used = $5, egress_used = $6
-             WHERE id = $1",
-            args![
-                run,
-                self.cost_held.min(MOST),
-                self.cost_spent.min(MOST),
-                self.output.used.min(MOST),
-                self.artifacts.used.min(MOST),
-                self.egress.used.min(MOST)
-            ],
-        )
-        .await
-        .map(drop)
-    }
-
-    fn free(&self) -> u64 {
-        self.cost_most.saturating_sub(self.cost_held)
-    }
-
-    /// Which budget a worker's word has carried it over.
-    fn crossed(&self) -> Option<Crossed> {
-        let Bytes { most, used } = self.egress;
-        if used > most {
-            return Some(Crossed { budget: Budget::Egress, limit: most, figure: used });
-        }
-        (self.cost_held > self.cost_most).then(|| self.cost_crossed(self.cost_held))
-    }
-
-    fn cost_crossed(&self, figure: u64) -> Crossed {
-        let (limit, figure) = (self.cost_most / MICROCENTS, figure.div_ceil(MICROCENTS));
-        Crossed { budget: Budget::Cost, limit, figure }
-    }
-
-    /// Counts what a worker says that its job has used by now, and lends it more where it asks and there is some.
-    fn report(&mut self, account: &mut Account, spent: Spent) -> Option<Crossed> {
-        let egress = account.egress.max(spent.egress_bytes);
-        self.egress.used = self.egress.used.saturating_add(egress - account.egress);
-        let cost = account.cost.max(spent.cost_microcents);
-        self.cost_spent = self.cost_spent.saturating_add(cost - account.cost);
-        // One that says it spent more than it was lent has: the run is charged for it.
-        let over = cost.saturating_sub(account.lent);
-        self.cost_held = self.cost_held.saturating_add(over);
-        *account = Account { lent: account.lent.saturating_add(over), cost, egress };
-        let crossed = self.crossed();
-        if crossed.is_some() {
-            return crossed;
-        }
-        let wanted = spent.wanted?;
-        let more = wanted.most_microcents.saturating_sub(account.lent).min(self.free());
-        if account.lent.saturating_add(more) < wanted.least_microcents {
-            let short = wanted.least_microcents.saturating_sub(account.lent);
-            return Some(self.cost_crossed(self.cost_held.saturating_add(short)));
-        }
-        account.lent += more;
-        self.cost_held += more;
-        None
-    }
-
-    /// The lease is over with a verified result: what it was lent and did not spend is free again.
-    fn settle(&mut self, account: Account) {
-        self.cost_held = self.cost_held.saturating_sub(account.lent.saturating_sub(account.cost));
-    }
-}
-
-impl Account {
-    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
-        Ok(Self {
-            lent: row.count("lent")?,
-            cost: row.count("cost_microcents")?,
-            egress: row.count("egress_bytes")?,
-        })
-    }
-}
-
 /// What a heartbeat says, on the run's row.
 pub(super) async fn report(
     tx: &mut Tx,
@@ -278,34 +168,35 @@ pub(super) async fn report(
     spent: Spent,
     now: Moment,
 ) -> Result<(), Fault> {
-    let before = Figures::of(tx, &run.id).await?;
-    let mut figures = before;
-    let crossed = figures.report(account, spent);
-    if figures != before {
-        figures.keep(tx, &run.id).await?;
-    }
+    let mut figures = run.figures;
+    let stages = if spent.wanted_egress_bytes.is_some() { open_stages(tx, &run.id).await? } else { 1 };
+    let crossed = figures.report(account, spent, stages);
+    figures.kept(tx, run).await?;
     match crossed {
         Some(crossed) => cross(tx, run, crossed, now).await.map(drop),
         None => Ok(()),
     }
 }
 
+/// Stages that may still need some.
+async fn open_stages(tx: &mut Tx, run: &RunId) -> Result<u64, Fault> {
+    let sql = "SELECT count(*) AS stages FROM stage WHERE run_id = $1 AND state = 'queued'";
+    tx.row(sql, args![run]).await?.map_or(Ok(1), |row| row.count("stages"))
+}
+
 /// A verified result has the last word on what its lease used. What it carried over a budget the caller ends the run for, once
 /// the stage has its own end.
 pub(super) async fn settle(
     tx: &mut Tx,
-    run: &HeldRun,
+    run: &mut HeldRun,
     mut account: Account,
     spent: Spent,
     now: Moment,
 ) -> Result<Option<Crossed>, Fault> {
-    let before = Figures::of(tx, &run.id).await?;
-    let mut figures = before;
-    let crossed = figures.report(&mut account, Spent { wanted: None, ..spent });
+    let mut figures = run.figures;
+    let crossed = figures.report(&mut account, Spent { wanted: None, wanted_egress_bytes: None, ..spent }, 1);
     figures.settle(account);
-    if figures != before {
-        figures.keep(tx, &run.id).await?;
-    }
+    figures.kept(tx, run).await?;
     match crossed {
         Some(crossed) if mark(tx, run, crossed, now).await? => Ok(Some(crossed)),
         Some(_) | None => Ok(None),
@@ -328,8 +219,13 @@ pub(super) async fn forfeit(tx: &mut Tx, run: &RunId, job: &JobId, state: State)
 }
 
 /// Counts a piece of output. Of what goes to a person, what is on its way is taken beyond the budget; of results nothing is.
-pub(super) async fn take_output(tx: &mut Tx, run: &RunId, budget: Budget, size: u64) -> Result<Taken, Fault> {
-    let mut figures = Figures::of(tx, run).await?;
+pub(super) async fn take_output(
+    tx: &mut Tx,
+    run: &mut HeldRun,
+    budget: Budget,
+    size: u64,
+) -> Result<Taken, Fault> {
+    let mut figures = run.figures;
     let (bytes, slack) = match budget {
         Budget::Artifacts => (&mut figures.artifacts, 0),
         Budget::Output | Budget::WallClock | Budget::Cost | Budget::Egress => {
@@ -343,7 +239,7 @@ pub(super) async fn take_output(tx: &mut Tx, run: &RunId, budget: Budget, size: 
     }
     let within = used <= bytes.most;
     bytes.used = used;
-    figures.keep(tx, run).await?;
+    figures.kept(tx, run).await?;
     Ok(if within { Taken::Within } else { Taken::Crossed(crossed) })
 }
 
@@ -374,7 +270,7 @@ async fn mark(tx: &mut Tx, run: &HeldRun, crossed: Crossed, now: Moment) -> Resu
         subject: run.id.as_str(),
         detail: json!({"budget": budget, "limit": crossed.limit, "figure": crossed.figure}),
     };
-    journal::write(tx, now, &change).await?;
+    journal::write(tx, now, &change);
     Ok(true)
 }
 

@@ -90,7 +90,7 @@ impl Store {
         .await?;
         let detail = json!({"input": bundle.input.to_string(), "size": bundle.size});
         let change = about((project, None), actor, Action::BundleStored, &id, detail);
-        journal::write(&mut tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
         tx.commit().await?;
         Ok(id)
     }
@@ -177,7 +177,7 @@ impl Store {
         let actor = Actor::Worker(lease.worker.clone());
         let detail = json!({"job": lease.job.as_str(), "epoch": lease.epoch, "sent": sent});
         let change = about((&project, Some(&run)), &actor, Action::BundleRedeemed, &id, detail);
-        journal::write(&mut tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
         tx.commit().await?;
         let (place, digest, size) = (row.text("place")?, row.digest("digest")?, row.count("size")?);
         Ok(Redeemed { bundle: id, place, digest, size, key, sent })

@@ -1,21 +1,23 @@
 //! A worker takes jobs: those it may have, oldest first, each under a new epoch.
 //!
-//! What is queued is indexed by class, so a claim looks at the head of each waiting class and at nothing else. No two claims
-//! get the same job, and none waits for another.
+//! What is queued is indexed by class, so a claim looks at the head of each waiting class and at nothing else; which classes those
+//! are may be a few milliseconds old, unless there seems to be nothing. No two claims get the same job, and none waits for another.
 
 use std::sync::PoisonError;
 
-use pond_policy::route::{Have, Need};
+use pond_policy::route::Need;
 use pond_policy::stage::{Event, State};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::Store;
+use super::dialect::{Dialect, at_once};
 use super::engine::{Fault, Row, Tx, args};
 use super::flow::after;
 use super::id::{JobId, Moment, RunId, StageId, WorkerId};
 use super::journal::{self, Action, Actor, Change};
 use super::lease::Lease;
-use super::worker::{WorkerState, read_have};
+use super::worker::{WorkerState, WorkerView};
 
 /// Every class that has a job in the queue, with its oldest: one step through the index per class.
 pub(super) const QUEUE_HEADS: &str = "WITH RECURSIVE waiting (class_id) AS (
@@ -49,79 +51,124 @@ pub enum ClaimFault {
 impl Store {
     /// Up to `most` jobs for this worker; fewer when there are no more.
     pub async fn claim(&self, worker: &WorkerId, most: u32, now: Moment) -> Result<Vec<Offer>, ClaimFault> {
-        let mut tx = self.engine.write().await?;
-        let sql = tx.dialect().hold_worker();
-        let row = tx.row(sql, args![worker]).await?;
-        let row = row.ok_or_else(|| ClaimFault::UnknownWorker(worker.clone()))?;
-        let state = row.read("state", WorkerState::from_name)?;
-        if state != WorkerState::Active {
-            return Err(ClaimFault::NotActive(state));
+        let known = self.known_worker(worker).await?;
+        let known = known.ok_or_else(|| ClaimFault::UnknownWorker(worker.clone()))?;
+        if known.state != WorkerState::Active {
+            return Err(ClaimFault::NotActive(known.state));
         }
-        let classes = self.open_classes(&mut tx, &read_have(&row)?).await?;
+        if let Some(heads) = self.heads.lately() {
+            let offers = self.take_from(&heads, &known, most, now).await?;
+            if !offers.is_empty() {
+                return Ok(offers);
+            }
+        }
+        // Nobody is told that there is nothing by a list that is old.
+        let heads = self.queue_heads().await?;
+        Ok(self.take_from(&heads, &known, most, now).await?)
+    }
+
+    /// Classes with something queued, the one that has waited longest first.
+    async fn queue_heads(&self) -> Result<Vec<i64>, Fault> {
+        let asked = Instant::now();
+        let rows = self.engine.rows(QUEUE_HEADS, &[]).await?;
+        let heads = rows.iter().map(|row| row.int("class_id")).collect::<Result<Vec<_>, _>>()?;
+        self.heads.keep(asked, heads.clone());
+        Ok(heads)
+    }
+
+    async fn take_from(
+        &self,
+        heads: &[i64],
+        worker: &WorkerView,
+        most: u32,
+        now: Moment,
+    ) -> Result<Vec<Offer>, Fault> {
         let mut offers = Vec::new();
-        for (class, need) in classes {
+        for class in heads {
+            let need = self.need_of(*class).await?;
+            if need.met_by(&worker.have).is_err() {
+                continue;
+            }
             while offers.len() < usize::try_from(most).unwrap_or(usize::MAX) {
-                match self.take(&mut tx, class, &need, worker, now).await? {
+                match self.take(*class, &need, &worker.id, now).await? {
                     Some(offer) => offers.push(offer),
                     None => break,
                 }
             }
         }
-        if !offers.is_empty() {
-            tx.commit().await?;
-        }
         Ok(offers)
     }
 
-    /// Classes with something queued that this worker may have, the one that has waited longest first.
-    async fn open_classes(&self, tx: &mut Tx, have: &Have) -> Result<Vec<(i64, Need)>, Fault> {
-        let mut open = Vec::new();
-        for row in tx.rows(QUEUE_HEADS, &[]).await? {
-            let class = row.int("class_id")?;
-            let need = self.need(tx, class).await?;
-            if need.met_by(have).is_ok() {
-                open.push((class, need));
-            }
+    /// What a class needs, which never changes.
+    async fn need_of(&self, class: i64) -> Result<Need, Fault> {
+        if let Some(need) = self.known_need(class) {
+            return Ok(need);
         }
-        Ok(open)
+        let row = self.engine.row(NEED, args![class]).await?;
+        self.learn_need(class, row.as_ref())
     }
 
+    /// The same, for one who has a transaction.
     pub(super) async fn need(&self, tx: &mut Tx, class: i64) -> Result<Need, Fault> {
-        if let Some(need) = self.classes.lock().unwrap_or_else(PoisonError::into_inner).get(&class) {
-            return Ok(need.clone());
+        if let Some(need) = self.known_need(class) {
+            return Ok(need);
         }
-        let row = tx.row("SELECT need FROM class WHERE id = $1", args![class]).await?;
+        let row = tx.row(NEED, args![class]).await?;
+        self.learn_need(class, row.as_ref())
+    }
+
+    fn known_need(&self, class: i64) -> Option<Need> {
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner).get(&class).cloned()
+    }
+
+    fn learn_need(&self, class: i64, row: Option<&Row>) -> Result<Need, Fault> {
         let need = row.ok_or(Fault::Unreadable { column: "class_id" })?.read("need", Need::parse)?;
         self.classes.lock().unwrap_or_else(PoisonError::into_inner).insert(class, need.clone());
         Ok(need)
     }
 
+    /// The oldest job of a class, if there is one and the worker is active. Jobs that others are about to take are passed over.
     async fn take(
         &self,
-        tx: &mut Tx,
         class: i64,
         need: &Need,
         worker: &WorkerId,
         now: Moment,
     ) -> Result<Option<Offer>, Fault> {
         after(State::Queued, &[Event::Lease])?;
-        let sql = tx.dialect().take_job();
-        let row = tx.row(sql, args![class, worker, now.plus(self.rules.offer), now]).await?;
+        let (project, until) = (need.project().as_str(), now.plus(self.rules.offer));
+        if self.engine.dialect() == Dialect::Postgres {
+            let row = self.engine.row(at_once::TAKE, args![class, worker, until, now, project]).await?;
+            return row.map(|row| Offer::read(&row, need, worker)).transpose();
+        }
+        let mut tx = self.engine.write().await?;
+        let row = tx.row(TAKE, args![class, worker, until, now]).await?;
         let Some(row) = row else { return Ok(None) };
         let offer = Offer::read(&row, need, worker)?;
         let change = Change {
             actor: &Actor::Worker(worker.clone()),
             action: Action::StageLeased,
-            project: Some(need.project().as_str()),
+            project: Some(project),
             run: Some(&offer.run),
             stage: Some(&offer.stage),
             subject: offer.stage.as_str(),
             detail: json!({"job": offer.lease.job.as_str(), "worker": worker.as_str(), "epoch": offer.lease.epoch}),
         };
-        journal::write(tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
+        tx.commit().await?;
         Ok(Some(offer))
     }
 }
+
+/// On SQLite, where nobody writes meanwhile.
+const TAKE: &str =
+    "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
+     WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1
+         AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1)
+       AND EXISTS (SELECT 1 FROM worker WHERE id = $2 AND state = 'active')
+     RETURNING id, stage_id, run_id, class_id, attempt, epoch";
+
+const NEED: &str = "SELECT need FROM class WHERE id = $1";
 
 impl Offer {
     fn read(row: &Row, need: &Need, worker: &WorkerId) -> Result<Self, Fault> {

@@ -67,7 +67,7 @@ impl Store {
             args![&id, tenant, name.as_str(), &ring.active().to_string(), record.as_slice(), now],
         )
         .await?;
-        journal::write(&mut tx, now, &about(project, name, actor, Action::CredentialSet)).await?;
+        journal::write(&mut tx, now, &about(project, name, actor, Action::CredentialSet));
         Ok(tx.commit().await?)
     }
 
@@ -83,7 +83,7 @@ impl Store {
         let sql = "DELETE FROM credential WHERE project = $1 AND name = $2";
         let removed = tx.run(sql, args![tenant(project), name.as_str()]).await? == 1;
         if removed {
-            journal::write(&mut tx, now, &about(project, name, actor, Action::CredentialRemoved)).await?;
+            journal::write(&mut tx, now, &about(project, name, actor, Action::CredentialRemoved));
             tx.commit().await?;
         }
         Ok(removed)
@@ -117,7 +117,7 @@ impl Store {
         let detail =
             lease.map_or(json!({}), |lease| json!({"job": lease.job.as_str(), "epoch": lease.epoch}));
         let change = Change { detail, ..about(Some(project), name, actor, Action::CredentialReleased) };
-        journal::write(&mut tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
         tx.commit().await?;
         Ok(Some(value))
     }
@@ -155,9 +155,20 @@ impl Store {
         let action = Action::VaultRotated;
         let change =
             Change { actor, action, project: None, run: None, stage: None, subject: &subject, detail };
-        journal::write(&mut tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
         tx.commit().await?;
         Ok(Rotated { rewrapped, records })
+    }
+
+    /// Takes a ring over that has another active key; whether it did. Nothing for one that lacks the key that is active here.
+    pub fn renew_ring(&self, ring: KeyRing) -> Option<bool> {
+        let mut own = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        if ring.active() == own.active() {
+            return Some(false);
+        }
+        ring.kids().find(|kid| *kid == own.active())?;
+        *own = Arc::new(ring);
+        Some(true)
     }
 
     /// How many records are under which key. A key that is not among them can be forgotten.

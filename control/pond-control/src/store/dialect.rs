@@ -1,5 +1,7 @@
 //! Everything in which the two engines differ. A statement that is not here is the same text on both.
 
+pub(super) mod at_once;
+
 /// Which engine a statement is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -14,15 +16,19 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-const SQLITE: [Migration; 3] = [
+const SQLITE: [Migration; 5] = [
     Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/sqlite/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/sqlite/0003_budgets.sql") },
+    Migration { version: 4, sql: include_str!("../../migrations/sqlite/0004_egress.sql") },
+    Migration { version: 5, sql: include_str!("../../migrations/sqlite/0005_one_journal.sql") },
 ];
-const POSTGRES: [Migration; 3] = [
+const POSTGRES: [Migration; 5] = [
     Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/postgres/0003_budgets.sql") },
+    Migration { version: 4, sql: include_str!("../../migrations/postgres/0004_egress.sql") },
+    Migration { version: 5, sql: include_str!("../../migrations/postgres/0005_one_journal.sql") },
 ];
 
 impl Dialect {
@@ -49,9 +55,11 @@ impl Dialect {
     /// Every change to the stages of a run is made by whoever holds its row. Always taken before a job's row.
     pub(super) fn lock_run(self) -> &'static str {
         match self {
-            Self::Sqlite => "SELECT id, project, cancel, open_stages FROM run WHERE id = $1",
+            Self::Sqlite => "SELECT id, project, cancel, open_stages, cost_most, cost_held, cost_spent, output_most, output_used, artifact_most,
+                    artifact_used, egress_most, egress_held, egress_used FROM run WHERE id = $1",
             Self::Postgres => {
-                "SELECT id, project, cancel, open_stages FROM run WHERE id = $1 FOR NO KEY UPDATE"
+                "SELECT id, project, cancel, open_stages, cost_most, cost_held, cost_spent, output_most, output_used, artifact_most,
+                    artifact_used, egress_most, egress_held, egress_used FROM run WHERE id = $1 FOR NO KEY UPDATE"
             }
         }
     }
@@ -59,39 +67,13 @@ impl Dialect {
     pub(super) fn lock_run_of_job(self) -> &'static str {
         match self {
             Self::Sqlite => {
-                "SELECT id, project, cancel, open_stages FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)"
+                "SELECT id, project, cancel, open_stages, cost_most, cost_held, cost_spent, output_most, output_used, artifact_most,
+                    artifact_used, egress_most, egress_held, egress_used FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)"
             }
             Self::Postgres => {
-                "SELECT id, project, cancel, open_stages FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)
+                "SELECT id, project, cancel, open_stages, cost_most, cost_held, cost_spent, output_most, output_used, artifact_most,
+                    artifact_used, egress_most, egress_held, egress_used FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)
                  FOR NO KEY UPDATE"
-            }
-        }
-    }
-
-    /// A worker that is not revoked while this transaction gives it something.
-    pub(super) fn hold_worker(self) -> &'static str {
-        match self {
-            Self::Sqlite => "SELECT state, tags, capabilities FROM worker WHERE id = $1",
-            Self::Postgres => "SELECT state, tags, capabilities FROM worker WHERE id = $1 FOR SHARE",
-        }
-    }
-
-    /// The next job of a class, given to a worker. Jobs that others are about to take are passed over.
-    pub(super) fn take_job(self) -> &'static str {
-        match self {
-            Self::Sqlite => {
-                "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
-                 WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1
-                     AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1)
-                 RETURNING id, stage_id, run_id, class_id, attempt, epoch"
-            }
-            Self::Postgres => {
-                "WITH next AS MATERIALIZED (
-                     SELECT id FROM job WHERE state = 'queued' AND class_id = $1
-                     AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
-                 UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
-                 FROM next WHERE job.id = next.id
-                 RETURNING job.id, stage_id, run_id, class_id, attempt, epoch"
             }
         }
     }
@@ -105,19 +87,6 @@ impl Dialect {
             Self::Postgres => {
                 "SELECT cancel FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' FOR SHARE"
             }
-        }
-    }
-
-    /// One change: its audit entry and its event, from the same parameters.
-    pub(super) fn journal(self) -> &'static [&'static str] {
-        match self {
-            Self::Sqlite => &[
-                "INSERT INTO audit (at, actor, action, project, subject, detail) VALUES ($1, $2, $3, $4, $5, $6)",
-                "INSERT INTO event (at, project, run_id, stage_id, action, detail) VALUES ($1, $4, $7, $8, $3, $6)",
-            ],
-            Self::Postgres => &["WITH entry AS (
-                     INSERT INTO audit (at, actor, action, project, subject, detail) VALUES ($1, $2, $3, $4, $5, $6))
-                 INSERT INTO event (at, project, run_id, stage_id, action, detail) VALUES ($1, $4, $7, $8, $3, $6)"],
         }
     }
 
@@ -147,11 +116,11 @@ impl Dialect {
     pub(super) fn events(self) -> &'static str {
         match self {
             Self::Sqlite => {
-                "SELECT tx, seq, at, stage_id, action, detail FROM event
+                "SELECT tx, seq, at, stage_id, action, detail FROM audit
                  WHERE run_id = $1 AND (tx > $2 OR (tx = $2 AND seq > $3)) ORDER BY tx, seq LIMIT $4"
             }
             Self::Postgres => {
-                "SELECT tx, seq, at, stage_id, action, detail FROM event
+                "SELECT tx, seq, at, stage_id, action, detail FROM audit
                  WHERE run_id = $1 AND (tx > $2 OR (tx = $2 AND seq > $3))
                    AND tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
                  ORDER BY tx, seq LIMIT $4"

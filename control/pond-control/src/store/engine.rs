@@ -12,6 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSyn
 use sqlx::{Connection, PgConnection, Pool, Postgres, Row as _, Sqlite, SqliteConnection, Transaction};
 
 use super::dialect::Dialect;
+use super::journal::{self, Entry};
 use super::writer::{Part, Writer};
 
 /// Connections of one control plane: Postgres serves writers at once, SQLite readers.
@@ -85,7 +86,14 @@ pub(super) enum Engine {
 
 /// A transaction. It must be committed; otherwise nothing of it happened.
 #[derive(Debug)]
-pub(super) enum Tx {
+pub(super) struct Tx {
+    below: Below,
+    /// What is told about it. Written with the commit, in this order.
+    told: Vec<Entry>,
+}
+
+#[derive(Debug)]
+enum Below {
     Write(Part),
     Read(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
@@ -182,24 +190,26 @@ impl Engine {
 
     /// A transaction that may write.
     pub(super) async fn write(&self) -> Result<Tx, Fault> {
-        match self {
-            Self::Sqlite { writer, .. } => writer.begin().await.map(Tx::Write),
-            Self::Postgres(pool) => pool.begin().await.map(Tx::Postgres).map_err(Fault::Begin),
-        }
+        let below = match self {
+            Self::Sqlite { writer, .. } => Below::Write(writer.begin().await?),
+            Self::Postgres(pool) => Below::Postgres(pool.begin().await.map_err(Fault::Begin)?),
+        };
+        Ok(Tx { below, told: Vec::new() })
     }
 
     /// A transaction that sees one moment of the store and changes nothing.
     pub(super) async fn read(&self) -> Result<Tx, Fault> {
         let begun = match self {
-            Self::Sqlite { readers, .. } => readers.begin().await.map(Tx::Read),
+            Self::Sqlite { readers, .. } => readers.begin().await.map(Below::Read),
             Self::Postgres(pool) => {
-                pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map(Tx::Postgres)
+                pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map(Below::Postgres)
             }
         };
-        begun.map_err(Fault::Begin)
+        Ok(Tx { below: begun.map_err(Fault::Begin)?, told: Vec::new() })
     }
 
-    /// One statement that changes nothing, without a transaction around it: it sees one moment by itself.
+    /// One statement without a transaction around it: it sees one moment by itself. On SQLite it changes nothing; on Postgres it
+    /// may be a whole transaction, over and on disk when this returns.
     pub(super) async fn rows(&self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, Fault> {
         let rows = match self {
             Self::Sqlite { readers, .. } => {
@@ -232,18 +242,23 @@ impl Engine {
 
 impl Tx {
     pub(super) fn dialect(&self) -> Dialect {
-        match self {
-            Self::Write(_) | Self::Read(_) => Dialect::Sqlite,
-            Self::Postgres(_) => Dialect::Postgres,
+        match self.below {
+            Below::Write(_) | Below::Read(_) => Dialect::Sqlite,
+            Below::Postgres(_) => Dialect::Postgres,
         }
     }
 
     fn side(&mut self) -> Result<Side<'_>, sqlx::Error> {
-        Ok(match self {
-            Self::Write(part) => Side::Sqlite(part.connection()?),
-            Self::Read(tx) => Side::Sqlite(tx),
-            Self::Postgres(tx) => Side::Postgres(tx),
+        Ok(match &mut self.below {
+            Below::Write(part) => Side::Sqlite(part.connection()?),
+            Below::Read(tx) => Side::Sqlite(tx),
+            Below::Postgres(tx) => Side::Postgres(tx),
         })
+    }
+
+    /// Something to be told when it is committed.
+    pub(super) fn tell(&mut self, entry: Entry) {
+        self.told.push(entry);
     }
 
     /// How many rows it changed.
@@ -284,11 +299,13 @@ impl Tx {
     }
 
     /// Returns when what was written, and what was read here of others' writing, is there for good.
-    pub(super) async fn commit(self) -> Result<(), Fault> {
-        let done = match self {
-            Self::Write(part) => part.commit().await,
-            Self::Read(tx) => tx.commit().await,
-            Self::Postgres(tx) => tx.commit().await,
+    pub(super) async fn commit(mut self) -> Result<(), Fault> {
+        let told = std::mem::take(&mut self.told);
+        journal::keep(&mut self, &told).await?;
+        let done = match self.below {
+            Below::Write(part) => part.commit().await,
+            Below::Read(tx) => tx.commit().await,
+            Below::Postgres(tx) => tx.commit().await,
         };
         done.map_err(Fault::Commit)
     }

@@ -70,7 +70,7 @@ impl Store {
             subject: "enrollment",
             detail: json!({"tags": tags, "expires_at": grant.expires_at.0}),
         };
-        journal::write(&mut tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
         Ok(tx.commit().await?)
     }
 
@@ -121,7 +121,7 @@ impl Store {
         tx.run("UPDATE enrollment SET worker_id = $2 WHERE token = $1", args![token, &id]).await?;
         let actor = Actor::Worker(id.clone());
         let detail = json!({"name": worker.name, "tags": tags, "sign_key": worker.sign_key});
-        journal::write(&mut tx, now, &about(&id, &actor, Action::WorkerEnrolled, detail)).await?;
+        journal::write(&mut tx, now, &about(&id, &actor, Action::WorkerEnrolled, detail));
         tx.commit().await?;
         Ok(id)
     }

@@ -182,8 +182,9 @@ impl Store {
                 subject: worker.as_str(),
                 detail: json!({"reason": reason}),
             };
-            journal::write(&mut tx, now, &change).await?;
+            journal::write(&mut tx, now, &change);
             tx.commit().await?;
+            self.known.forget();
         }
         Ok(())
     }
@@ -224,7 +225,7 @@ pub(super) async fn cancel_in(
             json!({"reason": sentence, "code": code})
         },
     };
-    journal::write(tx, now, &change).await?;
+    journal::write(tx, now, &change);
     // In this order: a claim that is under way is waited for by the first and seen by the second.
     tx.run("DELETE FROM job WHERE run_id = $1 AND state = 'queued'", args![&run]).await?;
     tx.run("UPDATE job SET cancel = 1 WHERE run_id = $1 AND state <> 'queued'", args![&run]).await?;

@@ -5,6 +5,7 @@ use pond_policy::reason::{Cause, Reason};
 use pond_policy::stage::{self, Event, IllegalMove, State};
 use serde_json::json;
 
+use super::budget::Figures;
 use super::engine::{Fault, Row, Tx, args};
 use super::id::{JobId, Moment, RunId, StageId};
 use super::journal::{self, Action, Actor, Change};
@@ -26,6 +27,8 @@ pub(super) struct HeldRun {
     pub(super) project: String,
     /// Why it is being cancelled, if it is.
     pub(super) cancel: Option<String>,
+    /// As they were when the row was taken; who changes them keeps both.
+    pub(super) figures: Figures,
     open: i64,
 }
 
@@ -67,25 +70,22 @@ impl RunState {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
-
-    /// The end of a run whose stages ended so: a failure outweighs a refusal, a refusal a cancellation.
-    fn of(ends: &[State]) -> Self {
-        let has = |state| ends.contains(&state);
-        if has(State::Failed) {
-            Self::Failed
-        } else if has(State::Refused) {
-            Self::Refused
-        } else if has(State::Cancelled) {
-            Self::Cancelled
-        } else {
-            Self::Succeeded
-        }
-    }
 }
 
 /// Where several events lead, one after the other.
 pub(super) fn after(state: State, events: &[Event]) -> Result<State, IllegalMove> {
     events.iter().try_fold(state, |state, event| stage::next(state, *event))
+}
+
+/// What is told of a stage's end.
+pub(super) fn ended(state: State, reason: &str) -> serde_json::Value {
+    let Reason { sentence, code } = Reason::parse(reason);
+    json!({"state": state.name(), "reason": sentence, "code": code})
+}
+
+/// What is told of a run's end.
+pub(super) fn over(state: RunState) -> serde_json::Value {
+    json!({"state": state.name()})
 }
 
 impl HeldRun {
@@ -105,6 +105,7 @@ impl HeldRun {
             id: row.read("id", RunId::parse)?,
             project: row.text("project")?,
             cancel: row.maybe_text("cancel")?,
+            figures: Figures::read(row)?,
             open: row.int("open_stages")?,
         })
     }
@@ -129,7 +130,8 @@ impl HeldRun {
         )
         .await?;
         let detail = json!({"job": job.as_str(), "attempt": attempt});
-        self.tell(tx, (&Actor::System, Action::StageQueued), stage, detail, now).await
+        self.tell(tx, (&Actor::System, Action::StageQueued), stage, detail, now);
+        Ok(())
     }
 
     /// Ends a stage and everything that can never start because of it, and the run with the last of them.
@@ -149,19 +151,18 @@ impl HeldRun {
 
     /// Whether it had not ended before.
     async fn end_one(&mut self, tx: &mut Tx, stage: &StageId, end: &End<'_>) -> Result<bool, Fault> {
-        let ended = tx
+        let changed = tx
             .run(
                 "UPDATE stage SET state = $2, reason = $3, ended_at = $4 WHERE id = $1 AND state = 'queued'",
                 args![stage, end.state.name(), end.reason, end.now],
             )
             .await?;
-        if ended == 0 {
+        if changed == 0 {
             return Ok(false);
         }
         self.open -= 1;
-        let Reason { sentence, code } = Reason::parse(end.reason);
-        let detail = json!({"state": end.state.name(), "reason": sentence, "code": code});
-        self.tell(tx, (end.actor, Action::StageEnded), stage, detail, end.now).await?;
+        let detail = ended(end.state, end.reason);
+        self.tell(tx, (end.actor, Action::StageEnded), stage, detail, end.now);
         Ok(true)
     }
 
@@ -214,20 +215,18 @@ impl HeldRun {
             tx.run("UPDATE run SET open_stages = $2 WHERE id = $1", args![&self.id, self.open]).await?;
             return Ok(());
         }
-        let rows = tx.rows("SELECT DISTINCT state FROM stage WHERE run_id = $1", args![&self.id]).await?;
-        let ends =
-            rows.iter().map(|row| row.read("state", State::from_name)).collect::<Result<Vec<_>, _>>()?;
-        let state = RunState::of(&ends);
-        // One that used up a budget is cancelled, whatever its stages came to before.
+        // A failure outweighs a refusal, a refusal a cancellation. One that used up a budget is cancelled, whatever its stages came
+        // to before.
         let row = tx
             .row(
-                "UPDATE run SET open_stages = 0, state = CASE WHEN crossed IS NULL THEN $2 ELSE 'cancelled' END,
-                    ended_at = $3
+                "UPDATE run SET open_stages = 0, ended_at = $2, state = CASE WHEN crossed IS NOT NULL THEN 'cancelled'
+                    ELSE coalesce((SELECT state FROM stage WHERE run_id = $1 ORDER BY
+                        CASE state WHEN 'failed' THEN 1 WHEN 'refused' THEN 2 WHEN 'cancelled' THEN 3 ELSE 4 END LIMIT 1), 'succeeded') END
                  WHERE id = $1 RETURNING state",
-                args![&self.id, state.name(), now],
+                args![&self.id, now],
             )
             .await?;
-        let state = row.map_or(Ok(state), |row| row.read("state", RunState::from_name))?;
+        let state = row.ok_or(Fault::Unreadable { column: "run_id" })?.read("state", RunState::from_name)?;
         let change = Change {
             actor: &Actor::System,
             action: Action::RunEnded,
@@ -235,20 +234,21 @@ impl HeldRun {
             run: Some(&self.id),
             stage: None,
             subject: self.id.as_str(),
-            detail: json!({"state": state.name()}),
+            detail: over(state),
         };
-        journal::write(tx, now, &change).await
+        journal::write(tx, now, &change);
+        Ok(())
     }
 
     /// Writes down what happened to one of its stages.
-    pub(super) async fn tell(
+    pub(super) fn tell(
         &self,
         tx: &mut Tx,
         (actor, action): (&Actor, Action),
         stage: &StageId,
         detail: serde_json::Value,
         now: Moment,
-    ) -> Result<(), Fault> {
+    ) {
         let change = Change {
             actor,
             action,
@@ -258,7 +258,7 @@ impl HeldRun {
             subject: stage.as_str(),
             detail,
         };
-        journal::write(tx, now, &change).await
+        journal::write(tx, now, &change);
     }
 }
 

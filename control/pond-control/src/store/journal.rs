@@ -1,6 +1,6 @@
-//! What happened: an audit entry and an event for each change, written in the transaction that makes it.
+//! What happened: an audit entry for each change, written in the transaction that makes it, with its commit.
 //!
-//! Audit entries are kept; events are what followers of a run read, in an order that never changes. Neither holds a secret.
+//! Those of a run are what its followers read as events, in an order that never changes. None holds a secret.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use pond_policy::name::Project;
 use serde_json::Value as Json;
 
 use super::Store;
-use super::engine::{Fault, Row, Tx, args};
+use super::engine::{Fault, Row, Tx, Value, args};
 use super::id::{Moment, RunId, StageId, TokenId, WorkerId};
 
 /// On whose word something changed.
@@ -76,6 +76,14 @@ actions! {
     ResultDistrusted => "result.distrusted",
     BundleStored => "bundle.stored",
     BundleRedeemed => "bundle.redeemed",
+    SandboxCreated => "sandbox.created",
+    SandboxStopped => "sandbox.stopped",
+    SandboxResumed => "sandbox.resumed",
+    SandboxDeleted => "sandbox.deleted",
+    SandboxExec => "sandbox.exec",
+    SandboxExecCancelled => "sandbox.exec_cancelled",
+    SandboxFileRead => "sandbox.file_read",
+    SandboxFileWritten => "sandbox.file_written",
 }
 
 /// One change, before it is written.
@@ -120,15 +128,75 @@ pub struct AuditEntry {
     pub detail: String,
 }
 
-pub(super) async fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) -> Result<(), Fault> {
-    let (actor, detail) = (change.actor.to_string(), change.detail.to_string());
-    let run = change.run.map(RunId::as_str);
-    let stage = change.stage.map(StageId::as_str);
-    let args = args![now, &actor, change.action.name(), change.project, change.subject, &detail, run, stage];
-    for sql in tx.dialect().journal() {
-        tx.run(sql, args).await?;
+/// A change, ready to be written.
+#[derive(Debug)]
+pub(super) struct Entry {
+    at: Moment,
+    actor: String,
+    action: Action,
+    project: Option<String>,
+    subject: String,
+    detail: String,
+    run: Option<String>,
+    stage: Option<String>,
+}
+
+macro_rules! insert {
+    ($rows:literal) => {
+        concat!(
+            "INSERT INTO audit (at, actor, action, project, subject, detail, run_id, stage_id) VALUES ",
+            $rows
+        )
+    };
+}
+
+/// By how many entries they write: all that most changes have, in one statement.
+const INSERTS: [&str; 3] = [
+    insert!("($1, $2, $3, $4, $5, $6, $7, $8)"),
+    insert!("($1, $2, $3, $4, $5, $6, $7, $8), ($9, $10, $11, $12, $13, $14, $15, $16)"),
+    insert!(
+        "($1, $2, $3, $4, $5, $6, $7, $8), ($9, $10, $11, $12, $13, $14, $15, $16),
+         ($17, $18, $19, $20, $21, $22, $23, $24)"
+    ),
+];
+
+/// Notes a change, to be written when its transaction is committed.
+pub(super) fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) {
+    tx.tell(Entry {
+        at: now,
+        actor: change.actor.to_string(),
+        action: change.action,
+        project: change.project.map(str::to_owned),
+        subject: change.subject.to_owned(),
+        detail: change.detail.to_string(),
+        run: change.run.map(|run| run.as_str().to_owned()),
+        stage: change.stage.map(|stage| stage.as_str().to_owned()),
+    });
+}
+
+/// Writes what was noted, in its order.
+pub(super) async fn keep(tx: &mut Tx, entries: &[Entry]) -> Result<(), Fault> {
+    for some in entries.chunks(INSERTS.len()) {
+        let sql = some.len().checked_sub(1).and_then(|at| INSERTS.get(at)).copied().unwrap_or_default();
+        let values: Vec<_> = some.iter().flat_map(Entry::values).collect();
+        tx.run(sql, &values).await?;
     }
     Ok(())
+}
+
+impl Entry {
+    fn values(&self) -> [Value<'_>; 8] {
+        [
+            self.at.into(),
+            Value::from(&self.actor),
+            self.action.name().into(),
+            self.project.as_deref().into(),
+            Value::from(&self.subject),
+            Value::from(&self.detail),
+            self.run.as_deref().into(),
+            self.stage.as_deref().into(),
+        ]
+    }
 }
 
 impl Store {
@@ -177,7 +245,7 @@ impl Store {
         let mut tx = self.engine.write().await?;
         let project = project.map(Project::as_str);
         let change = Change { actor, action, project, run: None, stage: None, subject, detail };
-        write(&mut tx, now, &change).await?;
+        write(&mut tx, now, &change);
         tx.commit().await
     }
 }

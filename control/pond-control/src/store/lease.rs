@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::Store;
 use super::budget::{self, Account};
-use super::engine::{Fault, Tx, args};
+use super::dialect::{Dialect, at_once};
+use super::engine::{Fault, Row, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, after};
-use super::id::{JobId, Moment, WorkerId};
-use super::journal::{Action, Actor};
+use super::id::{JobId, Moment, RunId, StageId, WorkerId};
+use super::journal::{self, Action, Actor, Change};
 
 /// The right to work on a job, until it lapses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Spent {
     pub egress_bytes: u64,
     pub output_bytes: u64,
     pub wanted: Option<Wanted>,
+    /// How many bytes of connections it would have to be lent in all, at least.
+    pub wanted_egress_bytes: Option<u64>,
 }
 
 /// How much a job would have to be lent in all.
@@ -47,6 +50,8 @@ pub struct Renewed {
     pub cancel: bool,
     /// What the job may cost in all.
     pub lent_microcents: u64,
+    /// How many bytes its connections may carry in all.
+    pub lent_egress_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -60,52 +65,61 @@ pub enum LeaseFault {
 impl Store {
     /// The worker starts the job. Said twice it is the same.
     pub async fn acknowledge(&self, lease: &Lease, now: Moment) -> Result<Renewed, LeaseFault> {
+        after(State::Leased, &[Event::Start])?;
+        let until = now.plus(self.rules.lease);
+        if self.engine.dialect() == Dialect::Postgres {
+            let args = args![&lease.job, &lease.worker, lease.epoch, until, now.plus(self.rules.grace), now];
+            if let Some(row) = self.engine.row(at_once::START, args).await? {
+                return Ok(Renewed::read(&row, until)?);
+            }
+        }
         let mut tx = self.engine.write().await?;
+        if let Some(row) = self.start(&mut tx, lease, now).await? {
+            tx.commit().await?;
+            return Ok(Renewed::read(&row, until)?);
+        }
         let row = tx
             .row(
-                "SELECT state, lease_until, deadline, cancel, lent FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3",
+                "SELECT state, lease_until, cancel, lent, egress_lent FROM job
+                 WHERE id = $1 AND worker_id = $2 AND epoch = $3",
                 args![&lease.job, &lease.worker, lease.epoch],
             )
             .await?
             .ok_or(LeaseFault::Stale)?;
-        let (until, cancel) = (Moment(row.int("lease_until")?), row.int("cancel")? != 0);
-        let lent_microcents = row.count("lent")?;
-        if row.read("state", State::from_name)? == State::Running {
-            tx.commit().await?;
-            return Ok(Renewed { until, cancel, lent_microcents });
-        }
-        if until < now {
+        if row.read("state", State::from_name)? != State::Running {
             return Err(LeaseFault::Stale);
         }
-        let until = self.start(&mut tx, lease, now).await?;
+        let until = Moment(row.int("lease_until")?);
         tx.commit().await?;
-        Ok(Renewed { until, cancel, lent_microcents })
+        Ok(Renewed::read(&row, until)?)
     }
 
-    async fn start(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Moment, LeaseFault> {
-        after(State::Leased, &[Event::Start])?;
-        let run = HeldRun::of_job(tx, &lease.job).await?.ok_or(LeaseFault::Stale)?;
+    /// Of the stages of its run it changes nothing: a job's row is enough.
+    async fn start(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Option<Row>, Fault> {
+        let (until, grace) = (now.plus(self.rules.lease), now.plus(self.rules.grace));
         let started = tx
             .row(
                 "UPDATE job SET state = 'running',
                     deadline = (SELECT timeout_ms FROM stage WHERE stage.id = job.stage_id) + $5, lease_until = $4
-                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'leased'
-                 RETURNING id, stage_id, class_id, attempt, state, cancel",
-                args![
-                    &lease.job,
-                    &lease.worker,
-                    lease.epoch,
-                    now.plus(self.rules.lease),
-                    now.plus(self.rules.grace)
-                ],
+                 WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'leased' AND lease_until >= $6
+                 RETURNING stage_id, run_id, cancel, lent, egress_lent,
+                    (SELECT project FROM run WHERE run.id = job.run_id) AS project",
+                args![&lease.job, &lease.worker, lease.epoch, until, grace, now],
             )
-            .await?
-            .ok_or(LeaseFault::Stale)?;
-        let job = LiveJob::read(&started)?;
-        let actor = Actor::Worker(lease.worker.clone());
-        let detail = json!({"job": lease.job.as_str(), "epoch": lease.epoch});
-        run.tell(tx, (&actor, Action::StageRunning), &job.stage, detail, now).await?;
-        Ok(now.plus(self.rules.lease))
+            .await?;
+        let Some(row) = started else { return Ok(None) };
+        let (run, stage) = (row.read("run_id", RunId::parse)?, row.read("stage_id", StageId::parse)?);
+        let change = Change {
+            actor: &Actor::Worker(lease.worker.clone()),
+            action: Action::StageRunning,
+            project: Some(&row.text("project")?),
+            run: Some(&run),
+            stage: Some(&stage),
+            subject: stage.as_str(),
+            detail: json!({"job": lease.job.as_str(), "epoch": lease.epoch}),
+        };
+        journal::write(tx, now, &change);
+        Ok(Some(row))
     }
 
     /// Renews the lease of a running job, never past its deadline, and keeps what the job has used up: never less than it was.
@@ -118,7 +132,7 @@ impl Store {
         let row = tx
             .row(
                 "UPDATE job SET lease_until = CASE WHEN deadline < $4 THEN deadline ELSE $4 END,
-                    cost_microcents = $6, egress_bytes = $7, lent = $9,
+                    cost_microcents = $6, egress_bytes = $7, lent = $9, egress_lent = $10,
                     output_bytes = CASE WHEN output_bytes < $8 THEN $8 ELSE output_bytes END
                  WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $5
                  RETURNING lease_until, cancel",
@@ -131,7 +145,8 @@ impl Store {
                     account.cost,
                     account.egress,
                     spent.output_bytes,
-                    account.lent
+                    account.lent,
+                    account.egress_lent
                 ],
             )
             .await?
@@ -140,6 +155,7 @@ impl Store {
             until: Moment(row.int("lease_until")?),
             cancel: row.int("cancel")? != 0,
             lent_microcents: account.lent,
+            lent_egress_bytes: account.egress_lent,
         };
         tx.run("UPDATE worker SET seen_at = $2 WHERE id = $1", args![&lease.worker, now]).await?;
         tx.commit().await?;
@@ -157,7 +173,7 @@ impl Store {
 
     /// What a running job was lent and has used, as far as that is known.
     async fn account(&self, tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Account, LeaseFault> {
-        let sql = "SELECT lent, cost_microcents, egress_bytes FROM job
+        let sql = "SELECT lent, cost_microcents, egress_lent, egress_bytes FROM job
                    WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state = 'running' AND deadline > $4";
         let row = tx.row(sql, args![&lease.job, &lease.worker, lease.epoch, now]).await?;
         Ok(Account::read(&row.ok_or(LeaseFault::Stale)?)?)
@@ -203,6 +219,17 @@ impl Store {
     }
 }
 
+impl Renewed {
+    fn read(row: &Row, until: Moment) -> Result<Self, Fault> {
+        Ok(Self {
+            until,
+            cancel: row.int("cancel")? != 0,
+            lent_microcents: row.count("lent")?,
+            lent_egress_bytes: row.count("egress_lent")?,
+        })
+    }
+}
+
 impl From<pond_policy::stage::IllegalMove> for LeaseFault {
     fn from(illegal: pond_policy::stage::IllegalMove) -> Self {
         Self::Store(illegal.into())
@@ -240,10 +267,11 @@ pub(super) async fn requeue(
     budget::forfeit(tx, &run.id, &job.id, job.state).await?;
     tx.run(
         "UPDATE job SET state = 'queued', worker_id = NULL, deadline = NULL, queued_at = $2,
-            lent = 0, cost_microcents = 0, egress_bytes = 0, output_bytes = 0 WHERE id = $1",
+            lent = 0, cost_microcents = 0, egress_lent = 0, egress_bytes = 0, output_bytes = 0 WHERE id = $1",
         args![&job.id, now],
     )
     .await?;
     let detail = json!({"job": job.id.as_str(), "why": why});
-    run.tell(tx, (actor, Action::StageRequeued), &job.stage, detail, now).await
+    run.tell(tx, (actor, Action::StageRequeued), &job.stage, detail, now);
+    Ok(())
 }

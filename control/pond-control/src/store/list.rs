@@ -145,6 +145,16 @@ impl Store {
         row.map(|row| row.read("project", |text| Name::parse(text).map(Project::from))).transpose()
     }
 
+    /// The last try of a stage that a worker was given, whatever came of it.
+    pub async fn last_job(&self, run: &RunId, stage: &StageId) -> Result<Option<JobId>, Fault> {
+        let sql = "SELECT detail FROM audit WHERE run_id = $1 AND stage_id = $2 AND action = 'stage.leased'
+                   ORDER BY tx DESC, seq DESC LIMIT 1";
+        let Some(row) = self.engine.row(sql, args![run, stage]).await? else { return Ok(None) };
+        let unreadable = || Fault::Unreadable { column: "detail" };
+        let told: serde_json::Value = serde_json::from_str(&row.text("detail")?).map_err(|_| unreadable())?;
+        told.get("job").and_then(|job| job.as_str()).and_then(JobId::parse).map(Some).ok_or_else(unreadable)
+    }
+
     /// Every accepted result of a stage, oldest first.
     pub async fn results(&self, stage: &StageId) -> Result<Vec<ResultView>, Fault> {
         let sql = "SELECT job_id, worker_id, epoch, attempt, outcome, digest, envelope, at, ballot, standing, differs FROM result

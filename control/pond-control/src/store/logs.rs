@@ -10,6 +10,7 @@ pub use pond_seal::result::Stream;
 
 use super::Store;
 use super::budget::{self, Taken};
+use super::dialect::{Dialect, at_once};
 use super::engine::{Fault, Row, Tx, args};
 use super::flow::HeldRun;
 use super::id::{JobId, Moment};
@@ -109,6 +110,11 @@ impl Store {
         if !(1..=MOST_CHUNK).contains(&chunk.bytes.len()) {
             return Err(LogFault::Size);
         }
+        if chunk.sequence == 0
+            && let Some(stored) = self.append_first(lease, chunk).await?
+        {
+            return Ok(stored);
+        }
         let mut tx = self.engine.write().await?;
         let mut run = HeldRun::of_job(&mut tx, &lease.job).await?.ok_or(LogFault::Stale)?;
         let sql = tx.dialect().hold_lease();
@@ -123,7 +129,7 @@ impl Store {
         }
         let next = head.after(chunk)?;
         let size = next.next_offset.saturating_sub(head.next_offset);
-        let taken = budget::take_output(&mut tx, &run.id, budget_of(chunk.stream), size).await?;
+        let taken = budget::take_output(&mut tx, &mut run, budget_of(chunk.stream), size).await?;
         if let Taken::NoRoom(crossed) = taken {
             budget::cross(&mut tx, &mut run, crossed, now).await?;
             tx.commit().await?;
@@ -137,6 +143,25 @@ impl Store {
         }
         tx.commit().await?;
         Ok(Stored { next, cancel: cancel || run.cancel.is_some() })
+    }
+
+    /// The first piece of a stream, where that can be stored at once.
+    async fn append_first(&self, lease: &Lease, chunk: Chunk<'_>) -> Result<Option<Stored>, LogFault> {
+        if self.engine.dialect() != Dialect::Postgres || chunk.offset != 0 {
+            return Ok(None);
+        }
+        let head = Appended { next_sequence: 0, next_offset: 0, chain: begin(lease, chunk.stream) };
+        let Ok(next) = head.after(chunk) else { return Ok(None) };
+        let sql = match budget_of(chunk.stream) {
+            Budget::Artifacts => at_once::APPEND_RESULT,
+            Budget::Output | Budget::WallClock | Budget::Cost | Budget::Egress => at_once::APPEND_OUTPUT,
+        };
+        let (name, size) = (chunk.stream.name(), next.next_offset);
+        let args = args![&lease.job, &lease.worker, lease.epoch, name, size, &chunk.chain, chunk.bytes];
+        let row = self.engine.row(sql, args).await?;
+        let cancelled =
+            |row: Row| Ok::<_, Fault>(row.int("cancel")? != 0 || row.maybe_text("why")?.is_some());
+        Ok(row.map(cancelled).transpose()?.map(|cancel| Stored { next, cancel }))
     }
 
     /// What the worker's last lease on a job wrote, from piece `from` on.
@@ -191,6 +216,22 @@ impl Store {
                    WHERE job_id = $1 AND epoch = $2 AND stream = $3 AND seq >= $4 ORDER BY seq LIMIT $5";
         let args = args![&lease.job, lease.epoch, stream.name(), from, i64::from(limit)];
         self.engine.rows(sql, args).await?.iter().map(LogPiece::read).collect()
+    }
+
+    /// All that was stored under one lease, stream by stream, if it is no more than `most` pieces.
+    pub async fn lease_output(
+        &self,
+        lease: &Lease,
+        most: u32,
+    ) -> Result<Option<Vec<(Stream, LogPiece)>>, Fault> {
+        let sql = "SELECT stream, seq, start, bytes FROM log_chunk WHERE job_id = $1 AND epoch = $2
+                   ORDER BY stream, seq LIMIT $3";
+        let rows = self.engine.rows(sql, args![&lease.job, lease.epoch, i64::from(most) + 1]).await?;
+        if u32::try_from(rows.len()).is_ok_and(|pieces| pieces > most) {
+            return Ok(None);
+        }
+        let piece = |row: &Row| Ok((row.read("stream", Stream::from_name)?, LogPiece::read(row)?));
+        rows.iter().map(piece).collect::<Result<_, _>>().map(Some)
     }
 
     /// Which streams have a piece under this lease.

@@ -24,6 +24,7 @@ mod flow;
 mod held;
 mod id;
 mod journal;
+mod lately;
 mod lease;
 mod list;
 mod logs;
@@ -111,6 +112,8 @@ pub struct Store {
     ring: Mutex<Arc<KeyRing>>,
     /// Needs never change once they have a number.
     classes: Mutex<HashMap<i64, Need>>,
+    heads: lately::Heads,
+    known: lately::Workers,
     /// Entries of the audit log that this process has signed for; it never signs for fewer.
     signed: Mutex<u64>,
 }
@@ -121,7 +124,15 @@ impl Store {
         let engine = Engine::open(address).await?;
         migrate::migrate(&engine, now).await?;
         let ring = Mutex::new(Arc::new(ring));
-        Ok(Self { engine, rules, ring, classes: Mutex::default(), signed: Mutex::default() })
+        Ok(Self {
+            engine,
+            rules,
+            ring,
+            classes: Mutex::default(),
+            heads: lately::Heads::default(),
+            known: lately::Workers::default(),
+            signed: Mutex::default(),
+        })
     }
 
     #[must_use]

@@ -44,7 +44,7 @@ impl Store {
         let sql = "INSERT INTO project (name, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING";
         let new = tx.run(sql, args![project.as_str(), now]).await? == 1;
         if new {
-            journal::write(&mut tx, now, &about(project, actor, Action::ProjectCreated, json!({}))).await?;
+            journal::write(&mut tx, now, &about(project, actor, Action::ProjectCreated, json!({})));
         }
         tx.commit().await?;
         Ok(new)
@@ -79,7 +79,7 @@ impl Store {
         if tx.run("DELETE FROM project WHERE name = $1", args![name]).await? == 0 {
             return Ok(Removed::Unknown);
         }
-        journal::write(&mut tx, now, &about(project, actor, Action::ProjectRemoved, json!({}))).await?;
+        journal::write(&mut tx, now, &about(project, actor, Action::ProjectRemoved, json!({})));
         tx.commit().await?;
         Ok(Removed::Gone)
     }
@@ -102,7 +102,7 @@ impl Store {
         let new = tx.run(sql, args![project.as_str(), rule, now]).await? == 1;
         if new {
             let change = about(project, actor, Action::EgressAllowed, json!({"rule": rule}));
-            journal::write(&mut tx, now, &change).await?;
+            journal::write(&mut tx, now, &change);
         }
         tx.commit().await?;
         Ok(new)
@@ -121,7 +121,7 @@ impl Store {
         let removed = tx.run(sql, args![project.as_str(), rule]).await? == 1;
         if removed {
             let change = about(project, actor, Action::EgressRemoved, json!({"rule": rule}));
-            journal::write(&mut tx, now, &change).await?;
+            journal::write(&mut tx, now, &change);
         }
         tx.commit().await?;
         Ok(removed)

@@ -131,7 +131,8 @@ async fn distrust(
     now: Moment,
 ) -> Result<(), Fault> {
     let detail = json!({"job": voter.job.as_str(), "worker": voter.worker.as_str()});
-    run.tell(tx, (&Actor::System, Action::ResultDistrusted), stage, detail, now).await
+    run.tell(tx, (&Actor::System, Action::ResultDistrusted), stage, detail, now);
+    Ok(())
 }
 
 async fn quarantine(tx: &mut Tx, voter: &Voter, now: Moment) -> Result<(), Fault> {
@@ -140,7 +141,7 @@ async fn quarantine(tx: &mut Tx, voter: &Voter, now: Moment) -> Result<(), Fault
     if tx.run(sql, args![&voter.worker, WorkerState::Quarantined.name(), &reason]).await? == 1 {
         let detail = json!({"reason": reason});
         let change = about(&voter.worker, &Actor::System, Action::WorkerQuarantined, detail);
-        journal::write(tx, now, &change).await?;
+        journal::write(tx, now, &change);
     }
     Ok(())
 }

@@ -202,7 +202,7 @@ async fn insert_run(
             "source": source,
         }),
     };
-    journal::write(tx, now, &change).await?;
+    journal::write(tx, now, &change);
     Ok(HeldRun::hold(tx, id).await?.ok_or(Fault::Unreadable { column: "id" })?)
 }
 

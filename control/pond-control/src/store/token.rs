@@ -78,7 +78,7 @@ impl Store {
         let detail = json!({"kind": kind, "scopes": scopes});
         let action = Action::TokenIssued;
         let change = Change { actor, action, project, run: None, stage: None, subject: id.as_str(), detail };
-        journal::write(&mut tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
         tx.commit().await?;
         Ok(id)
     }
@@ -126,7 +126,7 @@ impl Store {
             let (action, detail) = (Action::TokenRevoked, json!({}));
             let change =
                 Change { actor, action, project: None, run: None, stage: None, subject: id.as_str(), detail };
-            journal::write(&mut tx, now, &change).await?;
+            journal::write(&mut tx, now, &change);
             tx.commit().await?;
         }
         Ok(revoked)

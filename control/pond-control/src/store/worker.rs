@@ -29,6 +29,8 @@ pub struct WorkerView {
     /// Ed25519 and X25519, as they were pinned.
     pub sign_key: String,
     pub seal_key: String,
+    /// What it signed with before, oldest first.
+    pub former_keys: Vec<String>,
     /// How often they changed.
     pub generation: u64,
     pub have: Have,
@@ -69,10 +71,10 @@ impl WorkerState {
 }
 
 const VIEW: &str =
-    "SELECT id, name, sign_key, seal_key, generation, tags, capabilities, state, reason, enrolled_at, seen_at
+    "SELECT id, name, sign_key, seal_key, former_keys, generation, tags, capabilities, state, reason, enrolled_at, seen_at
      FROM worker ORDER BY id";
 const VIEW_ONE: &str =
-    "SELECT id, name, sign_key, seal_key, generation, tags, capabilities, state, reason, enrolled_at, seen_at
+    "SELECT id, name, sign_key, seal_key, former_keys, generation, tags, capabilities, state, reason, enrolled_at, seen_at
      FROM worker WHERE id = $1";
 
 impl Store {
@@ -82,7 +84,21 @@ impl Store {
     }
 
     pub async fn worker(&self, id: &WorkerId) -> Result<Option<WorkerView>, Fault> {
-        self.engine.row(VIEW_ONE, args![id]).await?.as_ref().map(WorkerView::read).transpose()
+        let changes = self.known.changes();
+        let row = self.engine.row(VIEW_ONE, args![id]).await?;
+        let found = row.as_ref().map(WorkerView::read).transpose()?;
+        if let Some(worker) = &found {
+            self.known.keep(changes, worker);
+        }
+        Ok(found)
+    }
+
+    /// The same as of at most half a second ago; what this process changed since is there.
+    pub async fn known_worker(&self, id: &WorkerId) -> Result<Option<WorkerView>, Fault> {
+        match self.known.get(id) {
+            Some(known) => Ok(Some(known)),
+            None => self.worker(id).await,
+        }
     }
 
     /// What probes on the worker's host confirm now. Whether that is news.
@@ -106,9 +122,10 @@ impl Store {
         if news {
             let actor = Actor::Worker(id.clone());
             let change = about(id, &actor, Action::WorkerCapabilities, json!({"capabilities": text}));
-            journal::write(&mut tx, now, &change).await?;
+            journal::write(&mut tx, now, &change);
         }
         tx.commit().await?;
+        self.known.forget();
         Ok(news)
     }
 
@@ -123,7 +140,7 @@ impl Store {
         let generation = before.generation + 1;
         let changed = tx
             .run(
-                "UPDATE worker SET sign_key = $3, seal_key = $4, generation = $5
+                "UPDATE worker SET sign_key = $3, seal_key = $4, generation = $5, former_keys = former_keys || ' ' || sign_key
                  WHERE id = $1 AND sign_key = $2 AND generation = $6 AND state <> 'revoked'",
                 args![&before.id, &before.sign_key, sign_key, seal_key, generation, before.generation],
             )
@@ -133,8 +150,9 @@ impl Store {
         }
         let actor = Actor::Worker(before.id.clone());
         let detail = json!({"generation": generation, "sign_key": sign_key});
-        journal::write(&mut tx, now, &about(&before.id, &actor, Action::WorkerRotated, detail)).await?;
+        journal::write(&mut tx, now, &about(&before.id, &actor, Action::WorkerRotated, detail));
         tx.commit().await?;
+        self.known.forget();
         Ok(generation)
     }
 
@@ -171,8 +189,9 @@ impl Store {
             .await?;
         let jobs = rows.iter().map(|row| row.read("id", JobId::parse)).collect::<Result<Vec<_>, _>>()?;
         let change = about(id, actor, Action::WorkerRevoked, json!({"leases": jobs.len()}));
-        journal::write(&mut tx, now, &change).await?;
+        journal::write(&mut tx, now, &change);
         tx.commit().await?;
+        self.known.forget();
         for job in &jobs {
             self.lapse(job, ALWAYS, now).await?;
         }
@@ -192,8 +211,10 @@ impl Store {
         if to == WorkerState::Active {
             tx.run("DELETE FROM lease_loss WHERE worker_id = $1", args![id]).await?;
         }
-        journal::write(&mut tx, now, &about(id, actor, action, json!({}))).await?;
-        Ok(tx.commit().await?)
+        journal::write(&mut tx, now, &about(id, actor, action, json!({})));
+        tx.commit().await?;
+        self.known.forget();
+        Ok(())
     }
 }
 
@@ -222,6 +243,7 @@ impl WorkerView {
             name: row.text("name")?,
             sign_key: row.text("sign_key")?,
             seal_key: row.text("seal_key")?,
+            former_keys: row.text("former_keys")?.split_ascii_whitespace().map(str::to_owned).collect(),
             generation: row.count("generation")?,
             have: read_have(row)?,
             state: row.read("state", WorkerState::from_name)?,

@@ -76,16 +76,19 @@ impl Writer {
 
     pub(super) async fn begin(&self) -> Result<Part, Fault> {
         let coming = Coming::new(&self.coming);
-        let mut group = Arc::clone(&self.group).lock_owned().await;
+        let group = Some(Arc::clone(&self.group).lock_owned().await);
         drop(coming);
+        // From here on who goes away has something to take back.
+        let mut part = Part { group, shared: Arc::clone(&self.group), coming: Arc::clone(&self.coming) };
+        let Some(group) = part.group.as_mut() else { return Err(Fault::Begin(sqlx::Error::PoolClosed)) };
         group.begin().await.map_err(Fault::Begin)?;
-        Ok(Part { group: Some(group), shared: Arc::clone(&self.group), coming: Arc::clone(&self.coming) })
+        Ok(part)
     }
 
     /// Ends what is under way and closes the file.
     pub(super) async fn close(&self) {
         let mut group = self.group.lock().await;
-        if let Err(_told_already) = group.settle().await {}
+        if let Err(_told_already) = group.settle(Left::TakeBack).await {}
         if let Some(connection) = group.connection.take()
             && let Err(_nothing_left_to_lose) = connection.close().await
         {}
@@ -98,17 +101,11 @@ impl Part {
     }
 
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        // Taken only when nothing is left to roll back: until then a caller that goes away leaves it to `drop`.
-        let group = self.group.as_mut().ok_or(sqlx::Error::PoolClosed)?;
-        group.release().await?;
-        let alone = self.coming.load(Ordering::Relaxed) == 0 || group.done.len() >= MOST_TOGETHER;
-        let mut group = self.group.take().ok_or(sqlx::Error::PoolClosed)?;
-        if alone {
-            return settle(group).await;
+        let group = self.group.take().ok_or(sqlx::Error::PoolClosed)?;
+        if self.coming.load(Ordering::Relaxed) == 0 || group.done.len() >= MOST_TOGETHER {
+            return settle(group, Left::Keep).await;
         }
-        let (sender, mut receiver) = oneshot::channel();
-        group.done.push(sender);
-        drop(group);
+        let mut receiver = to_the_end(leave(group)).await?;
         let answer = match tokio::time::timeout(PATIENCE, &mut receiver).await {
             Ok(answer) => answer,
             // Whoever was coming turned back, or is slow.
@@ -117,7 +114,7 @@ impl Part {
                 if let Ok(answer) = receiver.try_recv() {
                     Ok(answer)
                 } else {
-                    return settle(group).await;
+                    return settle(group, Left::TakeBack).await;
                 }
             }
         };
@@ -131,29 +128,50 @@ impl Drop for Part {
         if let Some(mut group) = self.group.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(async move { group.settle().await });
+            runtime.spawn(async move { group.settle(Left::TakeBack).await });
         }
     }
 }
 
-/// Commits to the end even if whoever asked for it goes away: others wait for it too.
-async fn settle(mut group: OwnedMutexGuard<Group>) -> Result<(), sqlx::Error> {
-    let settled = tokio::spawn(async move { group.settle().await });
-    settled.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+/// What becomes of a savepoint that still stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Keep,
+    TakeBack,
+}
+
+async fn settle(mut group: OwnedMutexGuard<Group>, left: Left) -> Result<(), sqlx::Error> {
+    to_the_end(async move { group.settle(left).await }).await
+}
+
+/// Ends one transaction and lets the next begin; the answer comes with the commit.
+async fn leave(mut group: OwnedMutexGuard<Group>) -> Result<oneshot::Receiver<bool>, sqlx::Error> {
+    group.release().await?;
+    let (sender, receiver) = oneshot::channel();
+    group.done.push(sender);
+    Ok(receiver)
+}
+
+/// Even if whoever asked for it goes away: what was sent to the engine happens, and others depend on knowing of it.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
+) -> Result<T, sqlx::Error> {
+    tokio::spawn(work).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
 }
 
 impl Group {
+    /// Who goes away while this is under way leaves what may have begun to the next one: it is noted before it is asked for.
     async fn begin(&mut self) -> Result<(), sqlx::Error> {
         if self.torn && self.run("ROLLBACK TO part; RELEASE part").await.is_err() {
             self.shatter().await;
         }
-        self.torn = false;
-        if !self.open {
-            self.run("BEGIN IMMEDIATE").await?;
-            self.open = true;
+        let sql = if self.open { "SAVEPOINT part" } else { "BEGIN IMMEDIATE; SAVEPOINT part" };
+        (self.open, self.torn) = (true, true);
+        let begun = self.run(sql).await;
+        if begun.is_err() {
+            self.shatter().await;
         }
-        self.torn = true;
-        self.run("SAVEPOINT part").await
+        begun
     }
 
     async fn release(&mut self) -> Result<(), sqlx::Error> {
@@ -165,21 +183,21 @@ impl Group {
         released
     }
 
-    async fn settle(&mut self) -> Result<(), sqlx::Error> {
+    async fn settle(&mut self, left: Left) -> Result<(), sqlx::Error> {
         if !self.open {
             return Ok(());
         }
-        if self.torn && self.run("ROLLBACK TO part; RELEASE part").await.is_err() {
-            self.shatter().await;
-            return Err(sqlx::Error::Protocol(Shattered.to_string()));
-        }
-        self.torn = false;
-        let committed = self.run("COMMIT").await;
+        let sql = match (self.torn, left) {
+            (false, _) => "COMMIT",
+            (true, Left::Keep) => "RELEASE part; COMMIT",
+            (true, Left::TakeBack) => "ROLLBACK TO part; RELEASE part; COMMIT",
+        };
+        let committed = self.run(sql).await;
         if committed.is_err() {
             self.shatter().await;
             return committed;
         }
-        self.open = false;
+        (self.open, self.torn) = (false, false);
         self.tell(true);
         committed
     }
@@ -293,6 +311,32 @@ mod tests {
             turns_back.abort();
             first.commit().await.unwrap();
             assert_eq!(numbers(path).await, [1]);
+        });
+    }
+
+    /// Asked once and never again: it goes away with its first statement on the way.
+    fn once<T>(work: impl Future<Output = T>) {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        drop(std::pin::pin!(work).as_mut().poll(&mut context));
+    }
+
+    #[test]
+    fn one_who_goes_away_while_it_begins_or_ends_takes_nobody_along() {
+        with_writer(async |writer, path| {
+            once(writer.begin());
+            let mut part = writer.begin().await.unwrap();
+            insert(&mut part, 1).await.unwrap();
+            once(part.commit());
+            let mut part = writer.begin().await.unwrap();
+            insert(&mut part, 2).await.unwrap();
+            let coming = Coming::new(&writer.coming);
+            once(part.commit());
+            once(writer.begin());
+            let mut part = writer.begin().await.unwrap();
+            drop(coming);
+            insert(&mut part, 3).await.unwrap();
+            part.commit().await.unwrap();
+            assert_eq!(numbers(path).await, [1, 2, 3]);
         });
     }
 

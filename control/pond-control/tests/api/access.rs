@@ -19,12 +19,13 @@ struct Things {
     run: String,
     worker: String,
     token: String,
+    sandbox: String,
 }
 
 fn good(route: Route, things: &Things) -> Good {
     let path = route.path().replace("{run}", &things.run).replace("{worker}", &things.worker);
     let path = path.replace("{token}", &things.token).replace("{project}", "acme").replace("{stage}", "a");
-    let path = path.replace("{tile}", "0");
+    let path = path.replace("{tile}", "0").replace("{sandbox}", &things.sandbox).replace("{exec}", "1");
     let path = path.replace("{host}", "git.example.com").replace("{name}", "KEY");
     let json =
         |path: String, body: Value| Good { path, media: "application/json", body: body.to_string().into() };
@@ -37,6 +38,18 @@ fn good(route: Route, things: &Things) -> Good {
             media: pond_wire::api::TREE_TYPE,
             body: pond_wire::tree::Entry::Leave { mode: 0o755 }.encode().unwrap(),
         },
+        Route::MakeSandbox => json(
+            path,
+            json!({"project": "acme", "document": {"sandbox": {"profile": "untrusted-code-internet"}}}),
+        ),
+        Route::Exec => json(path, json!({"command": ["true"]})),
+        Route::WriteFile => Good {
+            path: format!("{path}?path=/workspace/a"),
+            media: "application/octet-stream",
+            body: b"a".to_vec(),
+        },
+        Route::ReadFile => plain(format!("{path}?path=/workspace/a")),
+        Route::Sandboxes => plain(format!("{path}?project=acme")),
         Route::Cancel => json(path, json!({"reason": "enough"})),
         Route::SetCredential => json(format!("{path}?project=acme"), json!({"value": "v"})),
         Route::JoinToken => json(path, json!({"tier": "trusted", "ttl_seconds": 60})),
@@ -56,6 +69,14 @@ fn good(route: Route, things: &Things) -> Good {
         | Route::Proof
         | Route::Checkpoint
         | Route::LogEntries
+        | Route::Sandbox
+        | Route::RemoveSandbox
+        | Route::StopSandbox
+        | Route::ResumeSandbox
+        | Route::SandboxEvents
+        | Route::ShowExec
+        | Route::ExecOutput
+        | Route::CancelExec
         | Route::Projects
         | Route::MakeProject
         | Route::RemoveProject
@@ -90,7 +111,10 @@ pub(crate) fn every_route_asks_who_is_there(start: &dyn Fn(Set) -> World) {
     world.ask("POST", &format!("/v1/runs/{run}/cancel"), None);
     let worker = world.worker().to_string();
     let issued = world.ask("POST", "/v1/tokens", Some(&json!({"scopes": ["runs:read"]})));
-    let things = Things { run, worker, token: issued.json()["id"].as_str().unwrap().to_owned() };
+    let boxed = json!({"project": "acme", "document": {"id": "one", "sandbox": {"profile": "untrusted-code-internet"}}});
+    assert_eq!(world.ask("POST", "/v1/sandboxes", Some(&boxed)).status, 202);
+    let token = issued.json()["id"].as_str().unwrap().to_owned();
+    let things = Things { run, worker, token, sandbox: "one".to_owned() };
     let strangers = [
         None,
         Some("pond_api_00_00".to_owned()),

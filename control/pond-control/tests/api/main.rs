@@ -11,11 +11,14 @@ mod access;
 mod bad_input;
 mod client;
 mod document;
+mod keeper;
 mod runs;
+mod sandboxes;
 mod secrets;
 #[expect(dead_code, reason = "the store's tests use more of it")]
 #[path = "../store/server.rs"]
 mod server;
+mod slow;
 mod sources;
 mod watching;
 mod world;
@@ -55,11 +58,27 @@ on_both! {
         an_operator_s_demand_holds_at_preflight_and_submission,
         pages_go_by_cursor,
     ],
-    secrets: [a_value_goes_in_and_never_comes_out, the_vault_gets_a_new_key],
+    sandboxes: [
+        a_sandbox_is_made_used_and_deleted,
+        a_key_is_one_sandbox_and_an_id_is_given_once,
+        sandboxes_are_their_project_s,
+        bad_documents_and_programs_are_refused_with_every_fault,
+        a_project_has_so_many_and_no_more,
+        without_a_keeper_it_is_said,
+    ],
+    secrets: [
+        a_value_goes_in_and_never_comes_out,
+        the_vault_gets_a_new_key,
+        a_new_key_of_another_control_plane_is_taken_over,
+    ],
     sources: [
         a_source_is_kept_as_ciphertext,
         the_same_source_sent_again_is_the_same_run,
         what_is_no_tree_leaves_nothing,
     ],
-    watching: [events_go_on_where_they_stopped, output_is_read_by_bytes_and_followed],
+    watching: [
+        events_go_on_where_they_stopped,
+        output_is_read_by_bytes_and_followed,
+        output_is_there_without_a_result,
+    ],
 }

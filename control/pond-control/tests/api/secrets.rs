@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use pond_control::api::{VaultFileFault, renew_vault};
 use pond_control::store::Actor;
 use pond_policy::name::Name;
 use pond_seal::vault::KeyRing;
@@ -39,7 +40,11 @@ pub(crate) fn the_vault_gets_a_new_key(start: &dyn Fn(Set) -> World) {
     let before = KeyRing::parse(&std::fs::read_to_string(&world.plane.vault).unwrap()).unwrap().active();
     let rotated = world.ask("POST", "/v1/credentials/rotate", None).json();
     let ring = KeyRing::parse(&std::fs::read_to_string(&world.plane.vault).unwrap()).unwrap();
-    assert_eq!(ring.kids().collect::<Vec<_>>(), [ring.active()], "the old key had no records and is gone");
+    assert_eq!(
+        ring.kids().collect::<Vec<_>>(),
+        [ring.active(), before],
+        "somebody may be writing under the old one"
+    );
     assert_ne!(ring.active(), before);
     let kid = ring.active().to_string();
     assert_eq!(rotated, json!({"kid": kid, "rewrapped": 1, "records": {(kid.clone()): 1}}));
@@ -49,4 +54,29 @@ pub(crate) fn the_vault_gets_a_new_key(start: &dyn Fn(Set) -> World) {
         world.plane.store.release_credential(&acme, &name, (&Actor::System, None), world.plane.now());
     let value = world.block_on(released).unwrap().unwrap();
     assert_eq!(value.as_slice(), PLANTED.as_bytes());
+    world.ask("POST", "/v1/credentials/rotate", None);
+    let again = KeyRing::parse(&std::fs::read_to_string(&world.plane.vault).unwrap()).unwrap();
+    assert_eq!(again.kids().collect::<Vec<_>>(), [again.active(), ring.active()], "the first one is gone");
+}
+
+/// Another control plane gave the vault a new key; this one goes on with it, and with no file that lacks its own.
+pub(crate) fn a_new_key_of_another_control_plane_is_taken_over(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    let under = |name: &str| {
+        world.ask("PUT", &format!("/v1/credentials/{name}"), Some(&json!({"value": PLANTED})));
+        let listed = world.ask("GET", "/v1/credentials", None).json();
+        let all = listed["credentials"].as_array().unwrap().clone();
+        all.into_iter().find(|one| one["name"] == name).unwrap()["kid"].as_str().unwrap().to_owned()
+    };
+    let first = under("A");
+    let mut ring = KeyRing::parse(&std::fs::read_to_string(&world.plane.vault).unwrap()).unwrap();
+    let next = ring.rotate().unwrap().to_string();
+    std::fs::write(&world.plane.vault, ring.to_text().as_bytes()).unwrap();
+    assert_eq!(under("B"), first, "not before it looked");
+    assert!(renew_vault(&world.plane).unwrap() && !renew_vault(&world.plane).unwrap());
+    assert_eq!(under("C"), next);
+    let stranger = KeyRing::generate().unwrap();
+    std::fs::write(&world.plane.vault, stranger.to_text().as_bytes()).unwrap();
+    assert!(matches!(renew_vault(&world.plane), Err(VaultFileFault::Foreign)));
+    assert_eq!(under("D"), next);
 }

@@ -119,3 +119,19 @@ pub(crate) fn output_is_read_by_bytes_and_followed(start: &dyn Fn(Set) -> World)
     let shown = world.ask("GET", &format!("/v1/runs/{run}"), None).json();
     assert_eq!(shown["stages"][0]["results"][0]["outcome"], "succeeded");
 }
+
+/// Three workers were lost on it, or it was refused half-way: nobody has a result, and what it said is all there is to go by.
+pub(crate) fn output_is_there_without_a_result(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    let run = world.submit(&["a"]);
+    let mut job = Job::begin(&world);
+    job.write(b"so far");
+    let store = &world.plane.store;
+    world.block_on(store.refuse(&job.lease, "gone", world.plane.now())).unwrap();
+    let shown = world.ask("GET", &format!("/v1/runs/{run}"), None).json();
+    assert_eq!(
+        (&shown["stages"][0]["state"], &shown["stages"][0]["results"]),
+        (&"failed".into(), &serde_json::json!([]))
+    );
+    assert_eq!(world.ask("GET", &format!("/v1/runs/{run}/stages/a/logs"), None).text(), "so far");
+}

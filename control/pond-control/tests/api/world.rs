@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use pond_control::api::{Rate, Rates, nothing_here, router, wrong_method};
+use pond_control::api::{Rate, Rates, nothing_here, router_with, wrong_method};
+use pond_control::keeper::Keeper;
 use pond_control::listen::{Transport, serve};
 use pond_control::plane::{Bell, Plane};
+use pond_control::protocol::Judged;
 use pond_control::store::{Actor, Grant, Moment, NewToken, NewWorker, Rules, Store, WorkerId};
 use pond_policy::capability::Capability;
 use pond_policy::name::{Name, Project};
@@ -25,6 +27,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::client::{Reply, ask};
+use super::keeper::Memory;
 use super::server::Server;
 
 pub(crate) struct World {
@@ -32,6 +35,8 @@ pub(crate) struct World {
     pub(crate) address: SocketAddr,
     /// Of everything.
     pub(crate) admin: String,
+    /// Who keeps this world's sandboxes.
+    pub(crate) keeper: Arc<Memory>,
     runtime: tokio::runtime::Runtime,
     end: Option<oneshot::Sender<()>>,
     directory: TempDir,
@@ -41,13 +46,15 @@ pub(crate) struct World {
 pub(crate) struct Set {
     pub(crate) settings: Settings,
     pub(crate) rates: Rates,
+    /// Whether somebody keeps sandboxes.
+    pub(crate) keeps: bool,
 }
 
 impl Default for Set {
     fn default() -> Self {
         let plenty = Rate { per_second: 10_000, burst: 10_000 };
         let rates = Rates { token: plenty, address: plenty, failed: plenty, audit: plenty };
-        Self { settings: Settings::default(), rates }
+        Self { settings: Settings::default(), rates, keeps: true }
     }
 }
 
@@ -115,6 +122,8 @@ impl World {
         let ring = KeyRing::generate().unwrap();
         std::fs::write(&vault, ring.to_text().as_bytes()).unwrap();
         let (end, ended) = oneshot::channel();
+        let keeper = Arc::new(Memory::default());
+        let keeping = set.keeps.then(|| Arc::clone(&keeper) as Arc<dyn Keeper>);
         let (plane, at, admin) = runtime.block_on(async {
             let store = Store::open(address, ring, Rules::default(), now()).await.unwrap();
             let key = SigningKey::generate().unwrap();
@@ -127,6 +136,7 @@ impl World {
                 files,
                 vault,
                 bell,
+                judged: Judged::default(),
                 clock: now,
             });
             for name in ["acme", "other"] {
@@ -135,14 +145,14 @@ impl World {
             let admin = issue(&plane, Kind::Api, Scope::ALL, None, None).await;
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let at = listener.local_addr().unwrap();
-            let router = router(Arc::clone(&plane), set.rates);
+            let router = router_with(Arc::clone(&plane), set.rates, keeping);
             let router = router.fallback(nothing_here).method_not_allowed_fallback(wrong_method);
             tokio::spawn(serve(listener, Transport::Plain, router, async {
                 ended.await.unwrap_or_default();
             }));
             (plane, at, admin)
         });
-        Self { plane, address: at, admin, runtime, end: Some(end), directory }
+        Self { plane, address: at, admin, keeper, runtime, end: Some(end), directory }
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {

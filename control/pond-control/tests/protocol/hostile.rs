@@ -48,6 +48,7 @@ async fn whole_job(world: &World, worker: &mut Worker) -> (Offer, Vec<Sent>) {
         egress_bytes: 0,
         output_bytes: 0,
         wanted: None,
+        wanted_egress_bytes: None,
     };
     let mut calls = vec![
         worker.polling().0,

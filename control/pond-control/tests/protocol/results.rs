@@ -4,7 +4,7 @@ use pond_seal::Digest;
 use pond_seal::chain::Chain;
 use pond_seal::enroll::Identity;
 use pond_seal::offer::Offer;
-use pond_seal::result::{FileDigest, InputKind, Log, Output, RunResult, Stream};
+use pond_seal::result::{EMPTY_MANIFEST, FileDigest, InputKind, Log, Output, RunResult, Stream};
 use pond_wire::orch::{self, ChunkReply, Version};
 
 use super::whole::{MANIFEST, digest, packed, said};
@@ -14,7 +14,7 @@ use super::world::{World, plain};
 /// A change to what an honest worker would sign.
 type Lie = fn(&mut RunResult);
 
-const LIES: [(&str, Lie); 12] = [
+const LIES: [(&str, Lie); 14] = [
     ("statement_job", |said| said.job.id.push('0')),
     ("statement_job", |said| said.job.attempt += 1),
     ("statement_lease", |said| said.job.lease = None),
@@ -22,6 +22,8 @@ const LIES: [(&str, Lie); 12] = [
     ("statement_lease", |said| said.job.lease.as_mut().unwrap().worker.push('0')),
     ("statement_input", |said| said.input.tree_sha256 = Some(Digest::of(b"another"))),
     ("statement_input", |said| said.input.kind = InputKind::Checkout),
+    ("statement_command", |said| said.command_sha256 = Digest::of(b"[\"false\"]")),
+    ("statement_backend", |said| said.backend.name = "none".to_owned()),
     ("statement_policy", |said| said.policy.offered_sha256 = None),
     ("statement_stream", |said| said.logs[0].bytes -= 1),
     ("statement_stream", |said| said.logs.truncate(1)),
@@ -71,6 +73,15 @@ pub(crate) async fn a_result_that_is_not_what_was_asked_is_rejected(world: &mut 
         let envelope = worker.sign(subject, said(&offer, logs));
         rejected(world, &mut worker, &offer, envelope, code).await;
     }
+    // Vouching for an output that is not there.
+    for output in [Output::Nothing {}, Output::NotCollected {}] {
+        world.submit(&plain()).await;
+        let offer = worker.begun().await;
+        let mut said = said(&offer, Vec::new());
+        said.output = output;
+        let envelope = worker.sign(Digest::of(b"made up"), said);
+        rejected(world, &mut worker, &offer, envelope, "result_file").await;
+    }
     world.submit(&plain()).await;
     let offer = worker.begun().await;
     rejected(world, &mut worker, &offer, b"{}".to_vec(), "envelope_malformed").await;
@@ -113,6 +124,6 @@ pub(crate) async fn output_out_of_place_is_told(world: &mut World) {
     let log = Log { stream: Stream::Stdout, sha256: twice.sha256, bytes: twice.bytes, truncated: false };
     let mut said = said(&offer, vec![log]);
     said.output = Output::Nothing {};
-    let envelope = worker.sign(Digest::of(MANIFEST), said);
+    let envelope = worker.sign(Digest::of(EMPTY_MANIFEST), said);
     worker.complete(&offer, envelope).await.unwrap();
 }

@@ -41,5 +41,7 @@ pub(crate) fn said(offer: &Offer, patch: &[u8], logs: Vec<Log>) -> RunResult {
     let changed = u64::from(!patch.is_empty());
     said.output = Output::Collected { changed, rejected: 0, changes: digest(CHANGES), patch: digest(patch) };
     said.logs = logs;
+    let executor: serde_json::Value = serde_json::from_str(&offer.executor).unwrap();
+    said.command_sha256 = Digest::of(executor["command"].to_string().as_bytes());
     said
 }

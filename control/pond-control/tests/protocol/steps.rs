@@ -120,7 +120,11 @@ impl Play {
     async fn finish(&mut self, who: usize, offer: &Offer) {
         let worker = &mut self.workers[who];
         // Output under a lease that is over is refused, and then there is nothing to complete.
-        let goes_on = pond_wire::orch::Verdict::Continue { lease_seconds: 60, lent_microcents: 0 };
+        let goes_on = pond_wire::orch::Verdict::Continue {
+            lease_seconds: 60,
+            lent_microcents: 0,
+            lent_egress_bytes: 2,
+        };
         if worker.heartbeat(offer, 0).await != Ok(goes_on) {
             return;
         }

@@ -225,6 +225,7 @@ impl Worker {
             lease: lease(offer),
             cost_microcents: cost,
             wanted: None,
+            wanted_egress_bytes: None,
             egress_bytes: 2,
             output_bytes: 3,
         };

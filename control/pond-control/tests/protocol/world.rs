@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use pond_control::plane::{Bell, Plane};
 use pond_control::protocol;
+use pond_control::protocol::Judged;
 use pond_control::store::{Actor, BundleId, Grant, Moment, Rules, RunId, Store, Submission, Submitted};
 use pond_policy::name::{Name, Project};
 use pond_policy::operator::Operator;
@@ -189,7 +190,7 @@ async fn plane(
     let store = Store::open(address, ring, Rules::default(), clock()).await.unwrap();
     let bell = Bell::default();
     let (files, vault) = (files.to_owned(), files.join("vault.keys"));
-    Arc::new(Plane { store, key, settings, operator, files, vault, bell, clock })
+    Arc::new(Plane { store, key, settings, operator, files, vault, bell, judged: Judged::default(), clock })
 }
 
 pub(crate) async fn listen(router: Router) -> (SocketAddr, JoinHandle<()>) {

@@ -229,3 +229,40 @@ pub(crate) async fn nothing_is_signed_on_top_of_a_tree_that_was_changed(world: &
     assert!(world.store.grow_tree(&key).await.unwrap() > 0);
     checked(&world.store, &key).await.unwrap();
 }
+
+/// The whole store as it was, put back by somebody who has it: nothing in it contradicts itself, and a process that starts
+/// anew signs on. Whoever kept a checkpoint sees that the log is shorter, and later that it is another one.
+pub(crate) async fn a_log_that_was_cut_and_went_on_is_not_the_one_that_was_signed(world: &World) {
+    let key = SigningKey::generate().unwrap();
+    worked(world, 25).await;
+    world.store.grow_tree(&key).await.unwrap();
+    let early = checked(&world.store, &key).await.unwrap();
+    world.raw("CREATE TABLE kept_audit AS SELECT * FROM audit").await;
+    world.raw("CREATE TABLE kept_tile AS SELECT * FROM audit_tile").await;
+    world.raw("CREATE TABLE kept_tree AS SELECT * FROM audit_tree").await;
+    worked(world, 2).await;
+    world.store.grow_tree(&key).await.unwrap();
+    let kept = checked(&world.store, &key).await.unwrap();
+
+    world.raw("DELETE FROM audit WHERE seq > (SELECT max(seq) FROM kept_audit)").await;
+    world.raw("DELETE FROM audit_tile; DELETE FROM audit_tree").await;
+    world
+        .raw("INSERT INTO audit_tile SELECT * FROM kept_tile; INSERT INTO audit_tree SELECT * FROM kept_tree")
+        .await;
+    let anew = world.beside().await;
+    let cut = checked(&anew, &key).await.unwrap();
+    assert_eq!(cut, early, "by itself it holds");
+    assert!(cut.size < kept.size, "who kept a checkpoint sees that it shrank");
+    worked(world, 9).await;
+    anew.grow_tree(&key).await.unwrap();
+    let forked = checked(&anew, &key).await.unwrap();
+    assert!(forked.size > kept.size, "{forked:?} {kept:?}");
+    let since = async |old: Checkpoint| {
+        let hashes = anew.tree_consistency(old.size, forked.size).await.unwrap();
+        check_consistency((old.size, &old.root), (forked.size, &forked.root), &hashes)
+            .map_err(|fault| fault.code())
+    };
+    assert_eq!(since(early).await, Ok(()));
+    assert_eq!(since(kept).await, Err("not_consistent"));
+    anew.close().await;
+}

@@ -8,7 +8,7 @@ use pond_seal::chain::{Chain, Place};
 use super::world::{START, World, at, document};
 
 /// Stages without needs, and what their run may use.
-fn limited(stages: &[&str], budgets: &str) -> String {
+pub(crate) fn limited(stages: &[&str], budgets: &str) -> String {
     document(stages).replacen("stages:", &format!("budgets: {{{budgets}}}\nstages:"), 1)
 }
 

@@ -1,6 +1,8 @@
-//! What is written down: every move, twice, in order, and no secret.
+//! What is written down: every move, in order, for followers too, and no secret.
 
-use pond_control::store::{Action, Actor, Outcome, Place};
+use pond_control::store::{Action, Actor, Completed, Completion, Outcome, Place, Spent};
+use pond_policy::stage::State;
+use serde_json::json;
 
 use super::world::{START, World, at, document, name, project};
 
@@ -15,25 +17,35 @@ const WHOLE: [Action; 8] = [
     Action::StageRequeued,
 ];
 
-pub(crate) async fn every_move_is_written_down_twice(world: &World) {
+pub(crate) async fn every_move_is_written_down_once_and_told(world: &World) {
     let run = world.submit(&document(&["a"])).await;
     let worker = world.worker("w").await;
     world.started(&worker, START).await;
     world.store.expire(at(61)).await.unwrap();
     let offer = world.started(&worker, at(62)).await;
-    world.complete(&offer.lease, Outcome::Succeeded, at(63)).await;
+    // As a worker's result comes: with nothing to say about it.
+    let (lease, spent, envelope) = (&offer.lease, Spent::default(), b"signed".as_slice());
+    let ordinary = Completion { lease, outcome: Outcome::Succeeded, reason: "", spent, envelope };
+    assert_eq!(world.store.complete(ordinary, at(63)).await.unwrap(), Completed::Accepted(State::Succeeded));
     let expected = [0, 1, 2, 3, 7, 2, 3, 4, 5, 6].map(|number: usize| WHOLE[number]);
     let events = world.store.events(&run, Place::default(), 100).await.unwrap();
     assert_eq!(events.iter().map(|event| event.action).collect::<Vec<_>>(), expected);
     let audit = world.store.audit(None, Place::default(), 100).await.unwrap();
     let about_run = audit.iter().filter(|entry| WHOLE.contains(&entry.action));
     assert_eq!(about_run.map(|entry| entry.action).collect::<Vec<_>>(), expected);
+    let (job, worker_name) = (offer.lease.job.as_str(), worker.as_str());
+    let told = |at: usize| serde_json::from_str::<serde_json::Value>(&events[at].detail).unwrap();
+    assert_eq!(told(5), json!({"job": job, "worker": worker_name, "epoch": 2}));
+    assert_eq!(told(6), json!({"job": job, "epoch": 2}));
+    assert_eq!((&told(7)["job"], &told(7)["outcome"]), (&json!(job), &json!("succeeded")));
+    assert_eq!(told(8), json!({"state": "succeeded", "reason": "", "code": ""}));
+    assert_eq!(told(9), json!({"state": "succeeded"}));
     let accepted = audit.iter().find(|entry| entry.action == Action::ResultAccepted).unwrap();
     assert_eq!((&accepted.actor, accepted.project.as_deref()), (&worker.to_string(), Some("acme")));
     let before = audit.len();
     // What changes nothing writes nothing.
     world.store.expire(at(64)).await.unwrap();
-    world.complete(&offer.lease, Outcome::Succeeded, at(64)).await;
+    assert_eq!(world.store.complete(ordinary, at(64)).await.unwrap(), Completed::Replayed);
     world.nothing_for(&worker, at(64)).await;
     assert_eq!(world.store.audit(None, Place::default(), 100).await.unwrap().len(), before);
 }

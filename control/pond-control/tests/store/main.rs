@@ -14,6 +14,7 @@ mod budgets;
 mod bundles;
 mod completing;
 mod crash;
+mod egress;
 mod enrolling;
 mod journal;
 mod leasing;
@@ -106,6 +107,7 @@ conformance! {
         the_wall_clock_ends_a_run_that_waits_or_works,
         a_run_has_what_its_document_asked_for,
     ],
+    egress: [parallel_stages_never_carry_more_than_there_is, bytes_are_lent_as_they_are_used],
     money: [
         parallel_stages_never_spend_more_than_there_is,
         who_reports_less_costs_at_most_its_slice,
@@ -121,7 +123,7 @@ conformance! {
     ],
     tokens: [a_token_is_good_until_it_is_not],
     journal: [
-        every_move_is_written_down_twice,
+        every_move_is_written_down_once_and_told,
         nothing_secret_is_written_down,
         readers_go_on_where_they_stopped,
         a_refused_call_is_written_down_for_its_project,
@@ -132,6 +134,7 @@ conformance! {
         several_who_grow_it_make_one_tree,
         whatever_is_changed_in_the_log_shows,
         nothing_is_signed_on_top_of_a_tree_that_was_changed,
+        a_log_that_was_cut_and_went_on_is_not_the_one_that_was_signed,
     ],
     rerunning: [
         a_result_counts_when_another_worker_agrees,

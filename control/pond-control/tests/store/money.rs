@@ -23,10 +23,14 @@ fn paid(stages: usize, cents: u64) -> String {
     document.replacen("stages:", &format!("budgets: {{max_cost_cents: {cents}}}\nstages:"), 1)
 }
 
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -89,7 +93,7 @@ impl Spender {
 
 /// Plays one run to its end. What was really spent, by everybody who ever had a lease.
 async fn play(world: &World, seed: u64) -> (RunId, u64, u64) {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut dice = Dice::new(seed);
     let stages = usize::try_from(2 + dice.roll(4)).unwrap();
     let cents = 5 + dice.roll(40);
     let begun = seed * 10_000;
@@ -158,7 +162,7 @@ async fn complete(world: &World, mut spender: Spender, now: u64) -> Spender {
 }
 
 /// Fewer where every commit crosses to another process.
-fn seeds(world: &World) -> u64 {
+pub(crate) fn seeds(world: &World) -> u64 {
     if world.address.starts_with("sqlite:") { 100 } else { 10 }
 }
 

@@ -152,7 +152,12 @@ impl World {
         let renewed = self.store.acknowledge(&offer.lease, now).await.unwrap();
         assert_eq!(
             renewed,
-            Renewed { until: now.plus(Duration::from_secs(60)), cancel: false, lent_microcents: 0 }
+            Renewed {
+                until: now.plus(Duration::from_secs(60)),
+                cancel: false,
+                lent_microcents: 0,
+                lent_egress_bytes: 0
+            }
         );
         offer
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::json::{Json, JsonFault, with_field, with_text_field, with_value};
 use super::media::holds_media;
 use super::route::{Call, Route};
-use super::rules;
+use super::{rules, spelling};
 
 /// A body that may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +102,9 @@ pub fn inspect(
     let tree = Json::parse(&body)?;
     if !matches!(tree, Json::Map(_)) {
         return Err(InspectFault::NotObject);
+    }
+    if !matches!(route.call, Call::Generate { .. } | Call::CountGenerate) {
+        spelling::check(&tree)?;
     }
     let found = match route.call {
         Call::Messages | Call::CountMessages => rules::anthropic(&tree, provider_tools)?,

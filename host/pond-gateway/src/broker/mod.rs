@@ -25,6 +25,7 @@ mod rules;
 mod scrub;
 mod serve;
 mod served;
+mod spelling;
 mod strict;
 mod upstream;
 

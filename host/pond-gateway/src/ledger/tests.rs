@@ -1,11 +1,18 @@
 //! The record book under pressure.
 
 use super::*;
+use crate::outbox::Told;
+use tokio::sync::mpsc;
+
 use pond_policy::egress::{Allowlist, DenialCode, Destination, decide};
 
-fn ledger(places: usize) -> (Ledger, mpsc::Receiver<Event>) {
+fn ledger(places: usize) -> (Ledger, mpsc::Receiver<Told>) {
     let (queue, events) = mpsc::channel(places);
-    (Ledger::new("job-1", queue), events)
+    (Ledger::new("job-1", Outbox::new(queue, tempfile::tempfile().unwrap())), events)
+}
+
+fn said(told: &Told) -> Event {
+    serde_json::from_slice(&told.line).unwrap()
 }
 
 fn denial(target: &str) -> Denial {
@@ -33,7 +40,7 @@ async fn an_allowed_connection_waits_for_its_record_and_never_goes_unrecorded() 
     let mut opening = std::pin::pin!(ledger.opened(&second));
     let waited = tokio::time::timeout(Duration::from_millis(20), &mut opening).await;
     assert!(waited.is_err(), "a full queue did not hold the connection back");
-    assert_eq!(events.recv().await, Some(Event::Opened(approval("a.com"))));
+    assert_eq!(said(&events.recv().await.unwrap()), Event::Opened(approval("a.com")));
     assert_eq!(opening.await, Ok(()));
     drop(events);
     assert_eq!(ledger.opened(&approval("c.com")).await, Err(Gone));
@@ -143,7 +150,8 @@ fn c88_c92_the_largest_event_fits_a_packet() {
     let hostile = "\u{1b}\u{202e}\"".repeat(3000);
     let fault = Destination::parse(&hostile).unwrap_err();
     ledger.refused(Door::Proxy, &Denial::malformed(&hostile, fault));
-    let text = serde_json::to_vec(&events.try_recv().unwrap()).unwrap();
+    let mut text = events.try_recv().unwrap().line;
+    assert_eq!(text.pop(), Some(b'\n'));
     assert!(text.len() < pond_wire::gateway::MAX_EVENT_BYTES, "{}", text.len());
     assert!(text.iter().all(|byte| *byte >= b' '), "{}", String::from_utf8_lossy(&text));
     for event in ledger.summary() {

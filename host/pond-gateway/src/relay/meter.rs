@@ -91,11 +91,11 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// How much of `wanted` may be read now; never zero.
-    pub(super) fn allowance(self, wanted: usize) -> Result<usize, Close> {
+    /// How much of `wanted` may be read now; never zero. It holds until the caller waits for something: others take as well.
+    pub(super) async fn allowance(self, wanted: usize) -> Result<usize, Close> {
+        let total = self.meter.tunnels.room().await;
         let Moved { up, down } = self.meter.moved();
         let tunnel = self.meter.tunnels.caps().tunnel_bytes.saturating_sub(up.saturating_add(down));
-        let total = self.meter.tunnels.bytes_left();
         match (tunnel, total) {
             (0, _) => Err(Close::TunnelBytes),
             (_, 0) => Err(Close::TotalBytes),

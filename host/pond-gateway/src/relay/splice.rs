@@ -26,16 +26,20 @@ pub(super) async fn pump(
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
     let mut turn = 0;
     loop {
-        let allowed = flow.allowance(PIPE)?;
+        from.readable().await.map_err(|_| flow.source_lost())?;
+        // Nothing is waited for between asking and taking, so that no two tunnels take the same bytes.
+        let allowed = flow.allowance(PIPE).await?;
         let fill = || Ok(splice(from, None, &pipe.writer, None, allowed, flags)?);
-        let mut held = retrying(from, Interest::READABLE, fill).await.map_err(|_| flow.source_lost())?;
-        if held == 0 {
-            break;
-        }
+        let mut held = match from.try_io(Interest::READABLE, fill) {
+            Ok(0) => break,
+            Ok(held) => held,
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(_) => return Err(flow.source_lost()),
+        };
         flow.add(held);
         while held > 0 {
             let drain = || Ok(splice(&pipe.reader, None, to, None, held, flags)?);
-            match retrying(to, Interest::WRITABLE, drain).await {
+            match to.async_io(Interest::WRITABLE, drain).await {
                 Ok(count) if count > 0 => held = held.saturating_sub(count),
                 Ok(_) | Err(_) => return Err(flow.sink_lost()),
             }
@@ -47,12 +51,4 @@ pub(super) async fn pump(
     }
     loan.give();
     Ok(())
-}
-
-async fn retrying(
-    socket: &TcpStream,
-    interest: Interest,
-    mut call: impl FnMut() -> io::Result<usize>,
-) -> io::Result<usize> {
-    socket.async_io(interest, &mut call).await
 }

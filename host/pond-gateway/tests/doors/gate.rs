@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use pond_wire::gateway::{
     Caps, Command, Door, Doors, Event, Identity, MAX_EVENT_BYTES, Order, Reach, Refused, Tunnel, doors,
-    events,
+    events, journal,
 };
+use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::far::{self, Server};
 use super::world::{Net, world};
@@ -23,6 +24,7 @@ pub(crate) const CAPS: Caps = Caps {
     tunnels: 64,
     tunnel_bytes: 1 << 40,
     total_bytes: 1 << 40,
+    lent_bytes: None,
     idle_seconds: 600,
     lifetime_seconds: 3600,
 };
@@ -31,6 +33,8 @@ pub(crate) struct Gate {
     pub(crate) job: Net,
     pub(crate) control: Option<OwnedFd>,
     pub(crate) process: Child,
+    /// What the gateway has decided, sent or not.
+    pub(crate) journal: std::fs::File,
     /// Events that came in one packet with an earlier one.
     heard: Mutex<VecDeque<Event>>,
 }
@@ -69,6 +73,8 @@ impl Gate {
     /// A gateway that has its order and no doors yet.
     pub(crate) fn start(order: &Order, job: Net) -> Self {
         let (control, theirs) = pond_sys::socket::pair().unwrap();
+        // A few packets wait for a host that does not listen, and no more: the rest waits in the gateway.
+        rustix::net::sockopt::set_socket_send_buffer_size(&theirs, MAX_EVENT_BYTES + 4096).unwrap();
         rustix::net::sockopt::set_socket_timeout(
             &control,
             rustix::net::sockopt::Timeout::Recv,
@@ -87,8 +93,13 @@ impl Gate {
         let mut file = tempfile::tempfile().unwrap();
         serde_json::to_writer(&mut file, order).unwrap();
         file.rewind().unwrap();
-        pond_sys::socket::send(&control, b"order", &[file.as_fd()]).unwrap();
-        Self { job, control: Some(control), process, heard: Mutex::default() }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = std::fs::File::from(rustix::fs::memfd_create("journal", flags).unwrap());
+        memory.set_len(u64::try_from(journal::JOURNAL_BYTES).unwrap()).unwrap();
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&memory, seals).unwrap();
+        pond_sys::socket::send(&control, b"order", &[file.as_fd(), memory.as_fd()]).unwrap();
+        Self { job, control: Some(control), process, journal: memory, heard: Mutex::default() }
     }
 
     /// Lowers the number of descriptors the gateway may have.

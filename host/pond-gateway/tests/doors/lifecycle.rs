@@ -1,9 +1,12 @@
 //! Caps, ends and the conversation with the host.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use pond_wire::gateway::{Caps, Close, Command, Event, HostTotals, Refusal, Totals, doors};
+use pond_wire::gateway::{
+    Caps, Close, Command, Event, HostTotals, MAX_EVENT_BYTES, Refusal, Totals, doors, events, journal,
+};
 
 use super::far::{self, expect, send};
 use super::gate::{CAPS, Gate, allow, half_close, hello, order, rest};
@@ -60,6 +63,7 @@ fn c80_a_tunnel_ends_at_its_lifetime_though_it_is_busy() {
     while client.write_all(b"x").is_ok() && upstream.read(&mut [0; 16]).is_ok_and(|count| count > 0) {
         std::thread::sleep(Duration::from_millis(20));
     }
+    assert_eq!(gate.refused().code, "tunnel_lifetime");
     assert_eq!(gate.closed().close, Close::Lifetime);
 }
 
@@ -69,10 +73,13 @@ fn c80_bytes_are_capped_per_tunnel_and_per_job_to_the_byte() {
     let size = u64::try_from(hello("c80b.com").len()).unwrap();
     let caps = Caps { tunnel_bytes: size + 1000, total_bytes: 2 * size + 1500, ..CAPS };
     let gate = Gate::new(&order(allow(&["c80b.com"]), caps));
-    for (close, moved) in [(Close::TunnelBytes, 1000), (Close::TotalBytes, 500)] {
+    for (close, code, moved) in
+        [(Close::TunnelBytes, "tunnel_bytes", 1000), (Close::TotalBytes, "bytes_spent", 500)]
+    {
         let (mut client, mut upstream) = gate.tunnel("c80b.com", &server);
         upstream.write_all(&[7; 5000]).unwrap();
         assert_eq!(rest(&mut client), vec![7; moved]);
+        assert_eq!(gate.refused().code, code);
         let tunnel = gate.closed();
         assert_eq!(
             (tunnel.close, tunnel.bytes_up, tunnel.bytes_down),
@@ -142,8 +149,15 @@ fn c87_c43_new_rules_hold_at_once_and_bad_ones_not_at_all() {
     gate.command(&Command::Rules(allow(&["*"])));
     assert!(matches!(gate.event(), Event::RulesRefused { .. }));
     gate.command(&Command::Rules(allow(&["kept.com"])));
-    let events = [gate.event(), gate.event()];
+    let events = [gate.event(), gate.event(), gate.event()];
     assert!(events.contains(&Event::RulesReplaced));
+    let refused = events
+        .iter()
+        .find_map(|event| if let Event::Refused(refused) = event { Some(refused) } else { None });
+    assert_eq!(
+        refused.map(|refused| (refused.target.as_str(), refused.code.as_str())),
+        Some(("old.com:443", "host_not_allowed"))
+    );
     let ended =
         events.iter().find_map(|event| if let Event::Closed(tunnel) = event { Some(tunnel) } else { None });
     assert_eq!(
@@ -157,6 +171,26 @@ fn c87_c43_new_rules_hold_at_once_and_bad_ones_not_at_all() {
 }
 
 #[test]
+fn c87_a_tunnel_that_has_said_nothing_yet_ends_with_its_rule_and_with_its_job() {
+    let server = far::host("mute.com");
+    for ended in [Close::RuleRemoved, Close::JobEnded] {
+        let gate = Gate::to(&["mute.com"]);
+        let mut client = gate.connect("mute.com:443");
+        let mut upstream = server.accept();
+        assert!(matches!(gate.event(), Event::Opened(_)));
+        if ended == Close::RuleRemoved {
+            gate.command(&Command::Rules(allow(&["other.com"])));
+            assert_eq!(gate.event(), Event::RulesReplaced);
+            assert_eq!(gate.refused().code, "host_not_allowed");
+        } else {
+            gate.command(&Command::Finish);
+        }
+        assert_eq!(gate.closed().close, ended);
+        assert_eq!((rest(&mut client), rest(&mut upstream)), (vec![], vec![]));
+    }
+}
+
+#[test]
 fn c86_when_the_host_goes_every_tunnel_goes() {
     let server = far::host("c86.com");
     let mut gate = Gate::to(&["c86.com"]);
@@ -164,6 +198,35 @@ fn c86_when_the_host_goes_every_tunnel_goes() {
     drop(gate.control.take());
     assert_eq!(gate.process.wait().unwrap().code(), Some(0));
     assert_eq!((rest(&mut client), rest(&mut upstream)), (vec![], vec![]));
+}
+
+/// Whoever kills the gateway, and whenever: each tunnel that was answered is in what it sent or in its journal.
+#[test]
+fn c86_c92_a_killed_gateway_has_told_of_every_tunnel_it_answered() {
+    let server = far::host("c92k.com");
+    let mut gate = Gate::to(&["c92k.com"]);
+    let tunnels: Vec<_> = (0..60).map(|_| (gate.connect("c92k.com:443"), server.accept())).collect();
+    gate.process.kill().unwrap();
+    gate.process.wait().unwrap();
+    let tunnel = |event: Event| match event {
+        Event::Opened(approval) => Some(approval.tunnel),
+        _ => None,
+    };
+    let (mut sent, mut packet) = (Vec::new(), [0; MAX_EVENT_BYTES]);
+    while let Ok((length @ 1.., _)) = pond_sys::socket::receive(gate.control.as_ref().unwrap(), &mut packet) {
+        sent.extend(events(&packet[..length]).map(Result::unwrap).filter_map(tunnel));
+    }
+    assert!(sent.len() < tunnels.len(), "nothing was still on its way");
+    let slots = (0..journal::SLOTS).filter_map(|slot| {
+        let mut bytes = vec![0; journal::SLOT_BYTES];
+        let place = u64::try_from(slot * bytes.len()).unwrap();
+        gate.journal.read_exact_at(&mut bytes, place).unwrap();
+        serde_json::from_slice(journal::event(&bytes)?).ok()
+    });
+    let mut told: Vec<u64> = slots.filter_map(tunnel).chain(sent).collect();
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told, (0..60).collect::<Vec<u64>>());
 }
 
 #[test]
@@ -240,11 +303,17 @@ fn c83_c80_a_busy_tunnel_is_spliced_whole() {
         }
         upstream
     });
-    let mut got = vec![0; block.len()];
+    let pipes = || {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", gate.process.id())).unwrap();
+        let target = |file: std::io::Result<std::fs::DirEntry>| std::fs::read_link(file.unwrap().path()).ok();
+        files.filter_map(target).filter(|target| target.to_string_lossy().starts_with("pipe:")).count()
+    };
+    let (mut got, before) = (vec![0; block.len()], pipes());
     for round in 0..24 {
         client.read_exact(&mut got).unwrap();
         assert!(got == block, "round {round}");
     }
+    assert_eq!(pipes(), before + 2, "a busy direction has a pipe");
     drop((client, writer.join().unwrap()));
     assert_eq!(gate.closed().bytes_down, 24 * 1_000_003);
 }

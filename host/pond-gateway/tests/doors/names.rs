@@ -97,6 +97,16 @@ fn c60_a_deny_of_one_port_does_not_hide_the_name() {
 }
 
 #[test]
+fn c92_a_message_over_tcp_that_is_longer_than_any_question_is_refused_and_told() {
+    let gate = Gate::to(&["tcp.com"]);
+    let mut client = gate.client(doors::DNS);
+    client.write_all(&5000_u16.to_be_bytes()).unwrap();
+    assert_eq!(client.read(&mut [0; 16]).unwrap(), 0);
+    let refused = gate.refused();
+    assert_eq!((refused.door, refused.code.as_str()), (Door::DnsTcp, "request_malformed"));
+}
+
+#[test]
 fn the_responder_answers_over_tcp_too() {
     let gate = Gate::to(&["tcp.com"]);
     let mut client = gate.client(doors::DNS);

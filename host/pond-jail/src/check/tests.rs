@@ -36,6 +36,7 @@ fn plan(console: Console, root: Vec<RootEntry>) -> JailPlan {
         console,
         doors: Vec::new(),
         start: Start::AtOnce,
+        duty: Duty::Once,
     }
 }
 
@@ -45,6 +46,24 @@ fn device(path: &str, source: &str) -> RootEntry {
 
 fn is_accepted(console: Console, root: Vec<RootEntry>) -> bool {
     check(&plan(console, root)).is_ok()
+}
+
+#[test]
+fn what_serves_has_no_program_and_a_place_for_terminals() {
+    let with = |duty, console, argv: &[&str]| {
+        let sound = plan(console, Vec::new());
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        check(&JailPlan { duty, program: Program { argv, ..sound.program.clone() }, ..sound }).is_ok()
+    };
+    assert!(with(Duty::Serve, TERMINAL, &[]));
+    for (duty, console, argv) in [
+        (Duty::Serve, TERMINAL, ["true"].as_slice()),
+        (Duty::Serve, Console::Pipes, &[]),
+        (Duty::Once, TERMINAL, &[]),
+        (Duty::Once, Console::Pipes, &["a\0b"]),
+    ] {
+        assert!(!with(duty, console, argv), "{duty:?} {console:?} {argv:?}");
+    }
 }
 
 #[test]
@@ -121,5 +140,31 @@ fn a_file_of_the_home_directory_stays_below_it() {
     assert!(with(".codex/config.toml"));
     for wrong in ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/."] {
         assert!(!with(wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn a_ground_is_for_anybody_and_nothing_in_it_can_be_written_to() {
+    let ground = |hostname: &str, shm, root| Ground {
+        identity: Identity::Single { uid: 1, gid: 1 },
+        hostname: hostname.to_owned(),
+        root,
+        shm,
+    };
+    let cap = TmpfsCap { bytes: 1, inodes: 1 };
+    let null = device("/dev/null", "/dev/null");
+    assert_eq!(check_ground(&ground("pond", cap, vec![null.clone()])), Ok(()));
+    let throwaway = RootEntry::Throwaway { path: "/opt".to_owned(), source: None };
+    let workspace = RootEntry::Directory { path: WORKSPACE.to_owned() };
+    let refused = [
+        ground("pond", cap, vec![null.clone(), throwaway]),
+        ground("pond", cap, vec![device("/dev/tty", "/dev/tty")]),
+        ground("pond", cap, vec![device("/dev/sda", "/dev/sda")]),
+        ground("pond", cap, vec![workspace]),
+        ground("", cap, vec![null.clone()]),
+        ground("pond", TmpfsCap { bytes: 1, inodes: 0 }, vec![null]),
+    ];
+    for ground in refused {
+        assert!(check_ground(&ground).is_err(), "{ground:?}");
     }
 }

@@ -60,8 +60,30 @@ impl Frames {
         let Some(header) = self.framed.first_chunk::<{ Header::BYTES }>() else { return Ok(None) };
         let Header { kind, length } = Header::decode(*header)?;
         match kind {
-            Kind::Stdout | Kind::Stderr | Kind::Report | Kind::Evidence | Kind::Taken | Kind::Kept => {}
-            Kind::Order | Kind::Go | Kind::Input | Kind::InputEnd | Kind::Stop | Kind::Leave => {
+            Kind::Stdout
+            | Kind::Stderr
+            | Kind::Report
+            | Kind::Evidence
+            | Kind::Taken
+            | Kind::Kept
+            | Kind::ExecStdout
+            | Kind::ExecStderr
+            | Kind::ExecTaken
+            | Kind::ExecReport
+            | Kind::ExecOver => {}
+            Kind::Order
+            | Kind::Go
+            | Kind::Input
+            | Kind::InputEnd
+            | Kind::Stop
+            | Kind::Size
+            | Kind::Leave
+            | Kind::ExecStart
+            | Kind::ExecInput
+            | Kind::ExecInputEnd
+            | Kind::ExecSize
+            | Kind::ExecSignal
+            | Kind::ExecRoom => {
                 return Err(FramesFault::Direction);
             }
         }

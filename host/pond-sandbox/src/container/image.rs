@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use http::Method;
 use pond_policy::image::Image;
+use pond_policy::sandbox::SandboxPolicy;
 use pond_wire::jail::{BindKind, HOME, JailPlan, RootEntry, WORKSPACE};
 use sha2::{Digest, Sha256};
 
@@ -19,6 +20,8 @@ use crate::native;
 /// What local images of pond's own are called, before the digest.
 const NAME: &str = "pond-root";
 const BLOCK: usize = 512;
+/// Where services put their sockets.
+const SERVICES: &str = "/run";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageFault {
@@ -52,6 +55,8 @@ pub enum ImageFault {
          what it never wrote; make an image without it"
     )]
     Ground { image: String, path: String, found: String, place: String },
+    #[error("the image {0} says nothing to run, and no command is given")]
+    NoCommand(String),
     #[error("the image {0} has no digest that could be one")]
     NoDigest(String),
 }
@@ -62,10 +67,32 @@ pub(super) struct Given {
     pub(super) id: String,
     /// What it would set for every process.
     pub(super) env: Vec<(String, String)>,
+    /// What it wants to write to: refused of a job's, on the disk of one that lasts.
+    pub(super) volumes: Vec<String>,
+    /// What it runs, where nobody says otherwise: the part that stays, and the part that gives way.
+    pub(super) entry: Vec<String>,
+    pub(super) command: Vec<String>,
+    pub(super) directory: String,
+    /// Where it listens, by its own word: `5432/tcp`.
+    pub(super) ports: Vec<String>,
+}
+
+/// What becomes of the volumes that an image declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Volumes {
+    Refused,
+    /// They are directories of the container's own disk.
+    OnDisk,
+}
+
+/// Where the image of this policy listens, by its own word.
+pub(super) fn ports(engine: &Engine, policy: &SandboxPolicy) -> Result<Vec<String>, ImageFault> {
+    let given = policy.image().map(|image| given(engine, image, Volumes::OnDisk)).transpose()?;
+    Ok(given.map(|given| given.ports).unwrap_or_default())
 }
 
 /// Looks at the image that a run names. What it says of how it wants to be run is overruled; what cannot be, is refused here.
-pub(super) fn given(engine: &Engine, image: &Image) -> Result<Given, ImageFault> {
+pub(super) fn given(engine: &Engine, image: &Image, volumes: Volumes) -> Result<Given, ImageFault> {
     let name = match image {
         Image::Reference(name) => name,
         Image::File(path) => return Err(ImageFault::File(path.clone())),
@@ -74,19 +101,29 @@ pub(super) fn given(engine: &Engine, image: &Image) -> Result<Given, ImageFault>
     if found.os != "linux" {
         return Err(ImageFault::System { image: name.clone(), os: found.os });
     }
-    let request::ImageConfig { env, volumes } = found.config.unwrap_or_default();
-    if let Some(volume) = volumes.unwrap_or_default().into_keys().next() {
-        return Err(ImageFault::Volume { image: name.clone(), volume });
+    let config = found.config.unwrap_or_default();
+    let declared: Vec<String> = config.volumes.unwrap_or_default().into_keys().collect();
+    let unfit = |volume: &&String| volumes == Volumes::Refused || !is_plain(volume);
+    if let Some(volume) = declared.iter().find(unfit) {
+        return Err(ImageFault::Volume { image: name.clone(), volume: volume.clone() });
     }
     let digest = found.id.strip_prefix("sha256:");
     if digest.is_none_or(|hex| hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit())) {
         return Err(ImageFault::NoDigest(name.clone()));
     }
-    let env = env.unwrap_or_default();
+    let env = config.env.unwrap_or_default();
     let pairs = env.iter().filter_map(|pair| pair.split_once('='));
     let env = pairs.filter(|(name, value)| !name.is_empty() && !value.contains('\0'));
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    Ok(Given { id: found.id, env })
+    Ok(Given {
+        id: found.id,
+        env,
+        volumes: declared,
+        entry: config.entrypoint.unwrap_or_default(),
+        command: config.cmd.unwrap_or_default(),
+        directory: config.working_dir,
+        ports: config.exposed_ports.unwrap_or_default().into_keys().collect(),
+    })
 }
 
 impl Given {
@@ -115,6 +152,29 @@ impl Given {
                 plan.program.env.push((name.clone(), value.clone()));
             }
         }
+    }
+
+    /// As [`dress`](Self::dress), for a container that lasts: what the image declares as volumes is on its disk.
+    pub(super) fn furnish(&self, plan: &mut JailPlan) {
+        let data = self.volumes.iter();
+        plan.root.extend(data.map(|path| RootEntry::Throwaway { path: path.clone(), source: None }));
+    }
+
+    /// Its own program, for a companion: what the image begins with, then what was asked for, or else what the image says. Sockets
+    /// and locks of services have their usual place.
+    pub(super) fn take_over(&self, plan: &mut JailPlan) -> Result<(), ImageFault> {
+        let own = || self.command.clone();
+        let asked = std::mem::take(&mut plan.program.argv);
+        let rest = if asked.is_empty() { own() } else { asked };
+        plan.program.argv = self.entry.iter().cloned().chain(rest).collect();
+        if plan.program.argv.is_empty() {
+            return Err(ImageFault::NoCommand(self.id.clone()));
+        }
+        plan.program.cwd = if is_plain(&self.directory) { self.directory.clone() } else { "/".to_owned() };
+        if !self.volumes.iter().any(|volume| volume == SERVICES) {
+            plan.root.push(RootEntry::Throwaway { path: SERVICES.to_owned(), source: None });
+        }
+        Ok(())
     }
 
     /// The names of its variables, for an engine to take away again.
@@ -161,7 +221,7 @@ fn find(engine: &Engine, name: &str) -> Result<Option<request::Image>, EngineFau
 }
 
 fn checked(image: request::Image, layer: &str, name: String) -> Result<String, ImageFault> {
-    let request::ImageConfig { env, volumes } = image.config.unwrap_or_default();
+    let request::ImageConfig { env, volumes, .. } = image.config.unwrap_or_default();
     let adds_nothing = env.unwrap_or_default().is_empty() && volumes.unwrap_or_default().is_empty();
     let is_ours = image.root.layers == [layer] && adds_nothing;
     if is_ours { Ok(image.id) } else { Err(ImageFault::Foreign(name)) }
@@ -181,6 +241,7 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
         | RootEntry::File { .. }
         | RootEntry::Bind { .. }
         | RootEntry::Throwaway { .. }
+        | RootEntry::Mount { .. }
         | RootEntry::Device { .. } => true,
     });
     for path in MOUNT_POINTS.into_iter().chain([WORKSPACE]) {
@@ -192,6 +253,7 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
         match entry {
             RootEntry::Directory { path }
             | RootEntry::Throwaway { path, .. }
+            | RootEntry::Mount { path, kind: BindKind::Directory, .. }
             | RootEntry::Bind { path, kind: BindKind::Directory, .. } => {
                 add(&mut tar, path, Kind::Directory, "")?;
             }
@@ -201,7 +263,9 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
             RootEntry::File { path, content } if !is_staged(path) => {
                 add(&mut tar, path, Kind::File, content)?;
             }
-            RootEntry::Bind { path, kind: BindKind::File, .. } | RootEntry::File { path, .. } => {
+            RootEntry::Bind { path, kind: BindKind::File, .. }
+            | RootEntry::Mount { path, kind: BindKind::File, .. }
+            | RootEntry::File { path, .. } => {
                 add(&mut tar, path, Kind::File, "")?;
             }
             // The engine's own, the same ones.
@@ -322,7 +386,15 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let env =
             vec![pair("PATH", "/opt/bin:relative:/usr/bin:/a/../b:"), pair("HOME", "/evil"), pair("K", "v")];
-        let given = Given { id: String::new(), env };
+        let given = Given {
+            id: String::new(),
+            env,
+            volumes: Vec::new(),
+            entry: Vec::new(),
+            command: Vec::new(),
+            directory: String::new(),
+            ports: Vec::new(),
+        };
         let mut plan = super::super::plan::tests::jail_plan();
         plan.program.search = ["/tools/bin", "/usr/bin", "/bin"].map(str::to_owned).to_vec();
         plan.program.env = vec![pair("HOME", "/home/pond"), pair("PATH", "/tools/bin:/usr/bin:/bin")];

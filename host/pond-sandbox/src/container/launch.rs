@@ -19,7 +19,7 @@ use pond_policy::image::Image;
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, Order, Transfer};
 use pond_wire::jail::{
-    BindKind, CheckoutView, Console, HOME, Identity, JailPlan, RootEntry, Scratch, TmpfsCap, WORKSPACE,
+    BindKind, CheckoutView, Console, Duty, HOME, Identity, JailPlan, RootEntry, Scratch, TmpfsCap, WORKSPACE,
 };
 use pond_wire::tree::TreeCaps;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -28,7 +28,8 @@ use rustix::rand::GetRandomFlags;
 use super::canary::Mismatch;
 use super::engine::{Ask, Body, Engine, EngineFault};
 use super::ground;
-use super::image::{self, Given};
+use super::image::{self, Given, Volumes};
+use super::keep::{KeepFault, Kept};
 use super::network;
 use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback};
@@ -38,13 +39,16 @@ use super::request::{Create, Created};
 use super::stage::{self, Parcel, Stage};
 use super::transfer::{self, Incoming, Readers};
 use crate::native::cgroup::{CgroupLimits, Foreign};
-use crate::native::{self, IdRange, Job, Launcher, Place, Quota, Running, Scenery};
+use crate::native::{self, Disk, IdRange, Job, KeptImage, Launcher, Place, Quota, Running, Scenery};
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
 
 pub(crate) use attend::Attended;
-use connect::Connection;
+pub(super) use connect::{Connection, Wires};
 pub use fault::ContainerFault;
+
+/// The file that says which names are where.
+const HOSTS: &str = "/etc/hosts";
 
 /// A container backend of this host, ready to launch.
 #[derive(Debug)]
@@ -100,18 +104,57 @@ impl Container {
     }
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, ContainerFault> {
+        self.connect(self.make(job, Manner::Once)?)
+    }
+
+    /// A container that lasts, for many programs. The job's console is the place for their terminals, and its command the
+    /// companion's own; a sandbox itself runs nothing before it is asked to.
+    pub fn keep(&self, job: &Job<'_>, company: &Company<'_>) -> Result<Kept, KeepFault> {
+        match (self.runtime.kernel, self.runtime.transfer) {
+            (Kernel::Host | Kernel::Gvisor, Transfer::Bind) => {}
+            (Kernel::Machine, _) | (_, Transfer::Stream) => return Err(ContainerFault::NoDisk.into()),
+        }
+        self.settle(self.make(job, Manner::Lasts(company))?)
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(super) fn launcher(&self) -> &Launcher {
+        &self.launcher
+    }
+
+    pub(super) fn executable(&self) -> &str {
+        &self.executable
+    }
+
+    pub(super) fn runtime_name(&self) -> &str {
+        &self.runtime.name
+    }
+
+    /// A container that runs, and waits for its order.
+    fn make(&self, job: &Job<'_>, manner: Manner<'_>) -> Result<Connection, ContainerFault> {
         let limits = job.policy.limits().ok_or(ContainerFault::Unconfined)?;
         self.can_take(job)?;
-        let given = job.policy.image().map(|image| image::given(&self.engine, image)).transpose()?;
+        let given = job
+            .policy
+            .image()
+            .map(|image| image::given(&self.engine, image, manner.volumes()))
+            .transpose()?;
         let range = native::take_range()?;
-        let plan = self.plan(job, limits, &range, given.as_ref())?;
+        let mut plan = self.plan(job, limits, &range, given.as_ref(), manner)?;
+        manner.furnish(&mut plan, given.as_ref())?;
         self.can_show(&plan)?;
+        let command = match plan.duty {
+            Duty::Once => Vec::new(),
+            Duty::Serve => std::mem::take(&mut plan.program.argv),
+        };
         let (image, unset) = match &given {
             Some(given) => (given.id.clone(), given.names()),
             None => (image::ensure(&self.engine, &plan.root)?, Vec::new()),
         };
-        let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
-        let disk = native::disk(&self.state.scratch(), &self.state.workshop(job.record.job()), quota)?;
+        let disk = self.disk(job, limits, manner)?;
         let directory = self.state.stage(job.record.job());
         let scenery = Scenery { checkout: job.checkout.as_fd(), disk: &disk };
         let stage = Stage::build(&self.launcher, directory, &plan, &scenery)?;
@@ -130,6 +173,7 @@ impl Container {
             executable: &self.executable,
             job: job.record.job().as_str(),
             state: &self.state_id,
+            beside: manner.beside().map(|(id, _)| id),
         };
         let request = plan::create(&facts).map_err(ContainerFault::Request)?;
         if let Some(image) = job.policy.image() {
@@ -143,8 +187,9 @@ impl Container {
             Transfer::Stream => Some(stage.parcel()?),
         };
         stage::take_down(&stage.directory)?;
-        let (pid, process, groups) = self.process(&container)?;
-        let held = CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids };
+        let (pid, process, groups) = self.process(&container, manner.beside().map(|(_, first)| first))?;
+        let held =
+            CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids, disk_rate: None };
         groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
         let incoming = match parcel {
             None => None,
@@ -152,8 +197,7 @@ impl Container {
         };
         let first_user = plan::first_user(&facts);
         let order = Order { plan, kernel: self.runtime.kernel, transfer: self.runtime.transfer };
-        let layer = stage.layer;
-        self.connect(Connection {
+        Ok(Connection {
             container,
             image,
             streams,
@@ -162,17 +206,29 @@ impl Container {
             process,
             groups,
             order,
-            layer,
+            layer: stage.layer,
             range,
             nonce,
             first_user,
             incoming,
+            command,
+        })
+    }
+
+    /// As large as the quota; a new one, or one that was kept.
+    fn disk(&self, job: &Job<'_>, limits: Limits, manner: Manner<'_>) -> Result<Disk, ContainerFault> {
+        let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
+        let (scratch, workshop) = (self.state.scratch(), self.state.workshop(job.record.job()));
+        Ok(match manner.image() {
+            None => native::disk(&scratch, &workshop, quota)?,
+            Some(image) => native::kept(&scratch, &workshop, image.path, quota, image.is_new)?,
         })
     }
 
     fn can_take(&self, job: &Job<'_>) -> Result<(), ContainerFault> {
-        if let Console::Terminal { .. } = job.console {
-            return Err(ContainerFault::Terminal);
+        match (job.console, self.runtime.kernel) {
+            (Console::Terminal { .. }, Kernel::Machine) => return Err(ContainerFault::Terminal),
+            (Console::Terminal { .. }, Kernel::Host | Kernel::Gvisor) | (Console::Pipes, _) => {}
         }
         if !job.doors.is_empty() && self.runtime.loopback == Loopback::Private {
             let name = self.runtime.name.clone();
@@ -190,9 +246,9 @@ impl Container {
     /// Files a runtime copies into a machine; directories it does not.
     fn can_show(&self, plan: &JailPlan) -> Result<(), ContainerFault> {
         let shared = plan.root.iter().find_map(|entry| match entry {
-            RootEntry::Bind { path, kind: BindKind::Directory, .. } | RootEntry::Throwaway { path, .. } => {
-                Some(path)
-            }
+            RootEntry::Bind { path, kind: BindKind::Directory, .. }
+            | RootEntry::Mount { path, .. }
+            | RootEntry::Throwaway { path, .. } => Some(path),
             RootEntry::Bind { kind: BindKind::File, .. }
             | RootEntry::Directory { .. }
             | RootEntry::Symlink { .. }
@@ -240,9 +296,11 @@ impl Container {
         limits: Limits,
         range: &IdRange,
         given: Option<&Given>,
+        manner: Manner<'_>,
     ) -> Result<JailPlan, ContainerFault> {
         let replaced = job.checkout.without_credentials()?;
         let (owner_uid, owner_gid) = (job.checkout.owner_uid, job.checkout.owner_gid);
+        let mounts: Vec<_> = job.mounts.iter().flat_map(native::Mount::entries).collect();
         // An image has a toolchain of its own.
         let places = match given {
             None => self.places.get_or_init(native::places).as_slice(),
@@ -251,11 +309,11 @@ impl Container {
         let mut plan = native::plan(&native::Facts {
             places,
             identity: Identity::Range { base: range.base(), owner_uid, owner_gid },
-            scratch: Scratch::Ext4Image,
+            scratch: manner.scratch(),
             user: id_of(range.base()),
             checkout: &job.checkout.named,
             replaced: &replaced,
-            filesystem: job.policy.posture().filesystem,
+            filesystem: job.filesystem.unwrap_or(job.policy.posture().filesystem),
             limits,
             argv: job.argv,
             env: job.env,
@@ -264,6 +322,8 @@ impl Container {
             console: job.console,
             doors: job.doors,
             home: job.home,
+            mounts: &mounts,
+            duty: job.duty,
         })?;
         // Pid 1 is the same user here; with one more for it, it is the control group that says when there are too many.
         plan.rlimits.processes += 1;
@@ -304,7 +364,11 @@ impl Container {
     }
 
     /// The container's first process as this host sees it, held so that its number cannot come to mean another.
-    fn process(&self, container: &str) -> Result<(Pid, OwnedFd, Foreign), ContainerFault> {
+    fn process(
+        &self,
+        container: &str,
+        beside: Option<Pid>,
+    ) -> Result<(Pid, OwnedFd, Foreign), ContainerFault> {
         let inspected = reap::inspect(&self.engine, container)?;
         let gone = || ContainerFault::Process(io::ErrorKind::NotFound.into());
         let inspected = inspected.filter(|found| found.state.running).ok_or_else(gone)?;
@@ -316,10 +380,79 @@ impl Container {
             pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| ContainerFault::Process(errno.into()))?;
         let groups = Foreign::of(pid, container).map_err(ContainerFault::Process)?;
         let groups = groups.ok_or(RelayFault::from(Mismatch::Process))?;
-        if !network::is_closed(pid).map_err(ContainerFault::Process)? {
+        let is_apart = |first| network::is_shared(pid, first).map(|is_shared| !is_shared);
+        let is_closed = network::is_closed(pid).map_err(ContainerFault::Process)?;
+        if !is_closed || beside.map_or(Ok(false), is_apart).map_err(ContainerFault::Process)? {
             return Err(RelayFault::from(Mismatch::Network).into());
         }
         Ok((pid, process, groups))
+    }
+}
+
+/// What a container that lasts has around it.
+#[derive(Debug, Clone, Copy)]
+pub struct Company<'a> {
+    /// The container whose network it shares, and that one's first process; then it is a companion.
+    pub beside: Option<(&'a str, Pid)>,
+    /// Names by which everybody on its network is reached, at its loopback.
+    pub aliases: &'a [String],
+    /// Where what it writes outlives it.
+    pub disk: Option<&'a KeptImage<'a>>,
+}
+
+/// How a container is to live.
+#[derive(Debug, Clone, Copy)]
+enum Manner<'a> {
+    Once,
+    Lasts(&'a Company<'a>),
+}
+
+impl<'a> Manner<'a> {
+    /// The disk that outlives it, if one does.
+    fn image(self) -> Option<&'a KeptImage<'a>> {
+        match self {
+            Self::Once => None,
+            Self::Lasts(company) => company.disk,
+        }
+    }
+
+    fn scratch(self) -> Scratch {
+        if self.image().is_some() { Scratch::KeptImage } else { Scratch::Ext4Image }
+    }
+
+    fn volumes(self) -> Volumes {
+        match self {
+            Self::Once => Volumes::Refused,
+            Self::Lasts(_) => Volumes::OnDisk,
+        }
+    }
+
+    fn beside(self) -> Option<(&'a str, Pid)> {
+        match self {
+            Self::Once => None,
+            Self::Lasts(company) => company.beside,
+        }
+    }
+
+    /// What a container that lasts has besides a job's.
+    fn furnish(self, plan: &mut JailPlan, given: Option<&Given>) -> Result<(), ContainerFault> {
+        let Self::Lasts(company) = self else { return Ok(()) };
+        for entry in &mut plan.root {
+            if let RootEntry::File { path, content } = entry
+                && path == HOSTS
+            {
+                let names = company.aliases.iter().map(|alias| format!("127.0.0.1 {alias}\n"));
+                content.extend(names);
+            }
+        }
+        if let Some(given) = given {
+            given.furnish(plan);
+        }
+        match (company.beside, given) {
+            (Some(_), Some(given)) => Ok(given.take_over(plan)?),
+            (Some(_), None) => Err(ContainerFault::NoImage),
+            (None, _) => Ok(()),
+        }
     }
 }
 

@@ -5,10 +5,12 @@
 //! the limits that the launcher makes there. Objects pond makes bear its labels, and it touches no others.
 
 mod canary;
+pub mod companion;
 mod engine;
 mod frames;
 mod ground;
 mod image;
+mod keep;
 mod launch;
 mod network;
 mod plan;
@@ -23,8 +25,9 @@ mod transfer;
 pub use canary::{Isolation, Mismatch, Nonce, Program};
 pub use engine::EngineFault;
 pub use image::ImageFault;
+pub use keep::{Finished, Gone, KeepFault, Kept, Process};
 pub(crate) use launch::Attended;
-pub use launch::{Contained, Container, ContainerFault};
+pub use launch::{Company, Contained, Container, ContainerFault};
 pub use probe::{Answering, EngineSettings, ProbeFault, answering};
 pub use reap::ReclaimFault;
 pub(crate) use reap::reclaim;

@@ -7,17 +7,25 @@ use rustix::process::Pid;
 
 const LOOPBACK: &str = "lo";
 
+/// Whether two processes are in the same one.
+pub(super) fn is_shared(one: Pid, other: Pid) -> io::Result<bool> {
+    let of = |pid: Pid| namespace(&pid.as_raw_nonzero().to_string());
+    Ok(of(one)? == of(other)?)
+}
+
+fn namespace(process: &str) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::stat(format!("/proc/{process}/ns/net"))?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
 pub(super) fn is_closed(pid: Pid) -> io::Result<bool> {
-    let of = |process: &str| {
-        rustix::fs::stat(format!("/proc/{process}/ns/net")).map(|stat| (stat.st_dev, stat.st_ino))
-    };
     let pid = pid.as_raw_nonzero().to_string();
     let table = |name: &str| match std::fs::read_to_string(format!("/proc/{pid}/net/{name}")) {
         // A kernel without this protocol.
         Err(fault) if fault.kind() == ErrorKind::NotFound => Ok(String::new()),
         other => other,
     };
-    Ok(of(&pid)? != of("self")? && !leads_out(&table("route")?, &table("ipv6_route")?))
+    Ok(namespace(&pid)? != namespace("self")? && !leads_out(&table("route")?, &table("ipv6_route")?))
 }
 
 /// Whether a route leaves by another interface than the loopback: the first word of a line for IPv4, which has a heading, and

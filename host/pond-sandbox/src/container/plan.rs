@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, PROGRAM, Transfer, UNPACK};
 use pond_wire::jail::{
-    BindKind, CheckoutView, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged,
+    BindKind, CheckoutView, Console, HOME, JOB_ID, JailPlan, Rlimits, RootEntry, TmpfsCap, WORKSPACE, staged,
 };
 
 use super::request::{
@@ -28,7 +28,9 @@ pub(super) const STAGED: [&str; 5] =
 
 /// What an engine mounts by itself and a native job does not have: devices and modules, control groups, message queues,
 /// terminals. An empty directory takes its place. A mask would lie over it, and gVisor knows no masks.
-const COVERED: [&str; 4] = ["/dev/mqueue", "/dev/pts", "/sys", "/sys/fs/cgroup"];
+const COVERED: [&str; 3] = ["/dev/mqueue", "/sys", "/sys/fs/cgroup"];
+/// Covered as well, unless the job has a terminal.
+const TERMINALS: &str = "/dev/pts";
 const EMPTY: &str = "ro,nosuid,nodev,noexec,size=4096,nr_inodes=16,mode=555";
 
 /// Parts of /proc that tell of the host or act on it.
@@ -74,6 +76,8 @@ pub(super) struct Facts<'a> {
     pub(super) executable: &'a str,
     pub(super) job: &'a str,
     pub(super) state: &'a str,
+    /// The container whose network this one shares; without it, one that has nothing but a loopback.
+    pub(super) beside: Option<&'a str>,
 }
 
 pub(super) fn is_staged(path: &str) -> bool {
@@ -89,6 +93,7 @@ pub(super) fn staged_files(plan: &JailPlan) -> impl Iterator<Item = (&str, &str)
         | RootEntry::Symlink { .. }
         | RootEntry::Bind { .. }
         | RootEntry::Throwaway { .. }
+        | RootEntry::Mount { .. }
         | RootEntry::Device { .. } => None,
     })
 }
@@ -100,7 +105,8 @@ pub(super) fn base_name(path: &str) -> &str {
 pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
     let labels = [(JOB_LABEL, facts.job), (STATE_LABEL, facts.state)];
     Ok(Create {
-        hostname: facts.plan.hostname.clone(),
+        // An engine has no other name for whoever shares a network.
+        hostname: facts.beside.map_or_else(|| facts.plan.hostname.clone(), |_| String::new()),
         user: user(first_user(facts)),
         image: facts.image.to_owned(),
         entrypoint: vec![PROGRAM.to_owned()],
@@ -117,7 +123,7 @@ pub(super) fn create(facts: &Facts<'_>) -> Result<Create, serde_json::Error> {
         attach_stdout: true,
         attach_stderr: true,
         tty: false,
-        network_disabled: true,
+        network_disabled: facts.beside.is_none(),
         host_config: host_config(facts)?,
     })
 }
@@ -127,7 +133,7 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
     let memory = facts.limits.memory.bytes();
     Ok(HostConfig {
         runtime: facts.runtime.to_owned(),
-        network_mode: "none".to_owned(),
+        network_mode: facts.beside.map_or_else(|| "none".to_owned(), |id| format!("container:{id}")),
         ipc_mode: "none".to_owned(),
         cgroupns_mode: "private".to_owned(),
         userns_mode: "host".to_owned(),
@@ -219,7 +225,11 @@ fn tmpfs_mounts(facts: &Facts<'_>) -> BTreeMap<String, String> {
             mounts.push((HOME, tmpfs(home, "0755", facts.id)));
         }
     }
-    mounts.extend(COVERED.map(|path| (path, EMPTY.to_owned())));
+    let terminals = match facts.plan.console {
+        Console::Pipes => Some(TERMINALS),
+        Console::Terminal { .. } => None,
+    };
+    mounts.extend(COVERED.into_iter().chain(terminals).map(|path| (path, EMPTY.to_owned())));
     mounts.into_iter().map(|(path, options)| (path.to_owned(), options)).collect()
 }
 
@@ -264,6 +274,7 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
     let files = facts.plan.root.iter().filter_map(move |entry| match entry {
         RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(bind(&shown.next()?, path, true)),
         RootEntry::Throwaway { path, .. } => Some(bind(&shown.next()?, path, false)),
+        RootEntry::Mount { path, writable, .. } => Some(bind(&shown.next()?, path, !writable)),
         RootEntry::Bind { path, source, kind: BindKind::File } => Some(bind(source, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
             Some(bind(&format!("{stage}/{}", base_name(path)), path, true))
@@ -273,7 +284,18 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
         | RootEntry::Symlink { .. }
         | RootEntry::Device { .. } => None,
     });
-    files.chain([bind(facts.executable, PROGRAM, true)]).chain(storage).collect()
+    let files = files.chain([bind(facts.executable, PROGRAM, true)]).chain(storage);
+    files.chain(terminals(facts)).collect()
+}
+
+/// On the host's kernel an engine's own instance has no bound but the one that all of the host shares. The other kernels have
+/// theirs to themselves.
+fn terminals(facts: &Facts<'_>) -> Option<Mount> {
+    let hung = format!("{}/{}", facts.stage, staged::TERMINALS);
+    match (facts.plan.console, facts.kernel) {
+        (Console::Terminal { .. }, Kernel::Host) => Some(bind(&hung, TERMINALS, false)),
+        (Console::Terminal { .. }, Kernel::Gvisor | Kernel::Machine) | (Console::Pipes, _) => None,
+    }
 }
 
 /// Without what is mounted below: an engine of this age makes only the mount itself read-only.

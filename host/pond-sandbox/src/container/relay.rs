@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use pond_wire::contained::{Evidence, INPUT_WINDOW, Kernel, Kind, MAX_PIECE, PROGRAM, frame};
+use pond_wire::contained::{Evidence, INPUT_WINDOW, Kernel, Kind, MAX_PIECE, PROGRAM, WindowSize, frame};
 use pond_wire::jail::{Report, ReportFault, Start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -20,8 +20,8 @@ use super::canary::{Mismatch, Nonce, Outside, Program, judge};
 use super::frames::{Frames, FramesFault};
 use super::stage::Layer;
 use super::transfer::{Incoming, TransferFault};
-use crate::native::STOP_WORD;
 use crate::native::cgroup::{CgroupFault, Foreign, Usage};
+use crate::native::word;
 
 /// How long an engine may take to tell of what a dead container had written.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -71,6 +71,8 @@ pub(super) struct Relay {
     pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: Option<OwnedFd>,
     pub(super) stderr: Option<OwnedFd>,
+    /// The supervisor's end of the job's terminal, until it is announced; ours is input and output.
+    pub(super) terminal: Option<OwnedFd>,
     pub(super) layer: Layer,
     pub(super) start: Start,
     pub(super) kernel: Kernel,
@@ -92,6 +94,19 @@ pub(super) struct Relayed {
     pub(super) evidence: Option<(Evidence, Outside)>,
     /// Why what the job wrote did not all come out.
     pub(super) lost: Option<TransferFault>,
+    /// Who said how the job ended.
+    pub(super) end: End,
+}
+
+/// How a container that had begun came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Pid 1 reported.
+    Told,
+    /// It was dead before it could.
+    Untold,
+    /// The engine let go of it while it ran, so that it was killed.
+    CutOff,
 }
 
 /// What is on its way.
@@ -105,6 +120,10 @@ pub(super) struct Transit {
     to_stderr: Vec<u8>,
     may_begin: bool,
     has_begun: bool,
+    /// Pid 1 has said how the job ended.
+    is_told: bool,
+    /// What the job's terminal is to become once there is a job.
+    size: Option<WindowSize>,
     usage: Option<Usage>,
     evidence: Option<(Evidence, Outside)>,
     engine_ended: bool,
@@ -134,6 +153,11 @@ impl Transit {
             self.say(Kind::Go, &[]);
             self.has_begun = true;
         }
+        if self.has_begun
+            && let Some(size) = self.size.take()
+        {
+            self.say(Kind::Size, &size.encode());
+        }
     }
 }
 
@@ -144,17 +168,28 @@ impl Relay {
         loop {
             match self.turn(&mut transit) {
                 Ok(true) => {
-                    let Transit { usage, evidence, lost, .. } = transit;
-                    let lost = lost.or(self.incoming.map(|_| TransferFault::Unfinished));
-                    return Ok(Relayed { usage, evidence, lost });
+                    let end = if transit.is_told { End::Told } else { End::Untold };
+                    return Ok(self.over(transit, end));
                 }
                 Ok(false) => {}
+                // What the job made is on this host's disk, whoever made its container.
+                Err(RelayFault::EngineGone) if transit.has_begun => {
+                    self.kill()?;
+                    transit.usage = transit.usage.or_else(|| self.groups.usage().ok());
+                    return Ok(self.over(transit, End::CutOff));
+                }
                 Err(fault) => {
                     self.kill()?;
                     return Err(fault);
                 }
             }
         }
+    }
+
+    fn over(self, transit: Transit, end: End) -> Relayed {
+        let Transit { usage, evidence, lost, .. } = transit;
+        let lost = lost.or(self.incoming.map(|_| TransferFault::Unfinished));
+        Relayed { usage, evidence, lost, end }
     }
 
     /// One wait and what follows from it; true when there is no more to come.
@@ -171,7 +206,7 @@ impl Relay {
         }
         if lifeline && transit.handing_over.is_none() {
             self.kill()?;
-            (self.stdout, self.stderr) = (None, None);
+            self.let_go();
         }
         if lifeline {
             self.lifeline = None;
@@ -272,18 +307,24 @@ impl Relay {
         Ok([engine, lifeline, process, report, stdin])
     }
 
-    /// The supervisor's words are go and, where a killed job's files would be lost, stop. One that is gone has closed the
-    /// lifeline too.
+    /// The supervisor's words are go, the size of a terminal and, where a killed job's files would be lost, stop. One that is
+    /// gone has closed the lifeline too.
     fn hear_supervisor(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
         let Some(report) = &self.report else { return Ok(()) };
-        let mut word = [0; 8];
-        match pond_sys::socket::receive(report, &mut word) {
+        let mut said = [0; 8];
+        match pond_sys::socket::receive(report, &mut said) {
             Ok((0, _)) => self.report = None,
-            Ok(_) if word.first() == Some(&STOP_WORD) => return self.stop(transit),
-            Ok(_) => {
-                transit.may_begin = true;
-                transit.begin();
-            }
+            Ok((length, _)) => match said.get(..length) {
+                Some([word::STOP]) => return self.stop(transit),
+                Some([word::SIZE, size @ ..]) => {
+                    transit.size = WindowSize::decode(size);
+                    transit.begin();
+                }
+                Some(_) | None => {
+                    transit.may_begin = true;
+                    transit.begin();
+                }
+            },
             Err(fault) => return Err(RelayFault::Relay(fault)),
         }
         Ok(())
@@ -304,7 +345,7 @@ impl Relay {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         let mut piece = [0; MAX_PIECE];
         match rustix::io::read(stdin, &mut piece) {
-            Ok(0) => {
+            Ok(0) | Err(Errno::CONNRESET) => {
                 transit.say(Kind::InputEnd, &[]);
                 self.stdin = None;
             }
@@ -339,7 +380,8 @@ impl Relay {
                 Kind::Stderr => transit.to_stderr = payload,
                 Kind::Evidence => {
                     let seen = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
-                    let outside = self.outside().map_err(RelayFault::Relay)?;
+                    let outside = outside(self.pid, &self.executable, &self.nonce, self.first_user);
+                    let outside = outside.map_err(RelayFault::Relay)?;
                     judge(self.kernel, &seen, &outside)?;
                     transit.evidence = Some((seen, outside));
                     transit.begin();
@@ -356,28 +398,31 @@ impl Relay {
                 | Kind::Input
                 | Kind::InputEnd
                 | Kind::Stop
-                | Kind::Leave => self.pass_on(Report::decode(&payload)?, transit)?,
+                | Kind::Size
+                | Kind::Leave
+                | Kind::ExecStart
+                | Kind::ExecInput
+                | Kind::ExecInputEnd
+                | Kind::ExecSize
+                | Kind::ExecSignal
+                | Kind::ExecRoom
+                | Kind::ExecStdout
+                | Kind::ExecStderr
+                | Kind::ExecTaken
+                | Kind::ExecReport
+                | Kind::ExecOver => self.pass_on(Report::decode(&payload)?, transit)?,
             }
             self.flush(transit)?;
         }
         Ok(())
     }
 
-    /// What this host sees, now that pid 1 has spoken and hence runs.
-    fn outside(&self) -> io::Result<Outside> {
-        let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
-        let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
-        let theirs = of(&format!("/proc/{}/exe", self.pid.as_raw_nonzero()))?;
-        let program = if theirs == of(&self.executable)? { Program::PidOne } else { Program::Another };
-        let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
-        Ok(Outside { boot_id, version, program, nonce: seen(&self.nonce, self.first_user)? })
-    }
-
     fn pass_on(&mut self, report: Report, transit: &mut Transit) -> Result<(), RelayFault> {
-        let layer = [self.layer.upper.as_fd(), self.layer.view.as_fd()];
-        let descriptors: &[BorrowedFd<'_>] = match report {
-            Report::Prepared => &layer,
+        let layer = [&self.layer.upper, &self.layer.view].into_iter();
+        let descriptors = match report {
+            Report::Prepared => layer.chain(&self.terminal).map(AsFd::as_fd).collect(),
             Report::Exited { .. } | Report::Signaled { .. } => {
+                transit.is_told = true;
                 // While pid 1 waits for a farewell its control groups are there to be read.
                 transit.usage = Some(self.groups.usage().map_err(RelayFault::Counters)?);
                 if self.incoming.is_some() {
@@ -387,14 +432,22 @@ impl Relay {
                     transit.say(Kind::Leave, &[]);
                     transit.farewell.get_or_insert_with(Instant::now);
                 }
-                &[]
+                Vec::new()
             }
-            Report::Started | Report::Doors | Report::Failed { .. } => &[],
+            Report::Started
+            | Report::Doors
+            | Report::Failed { .. }
+            | Report::Serving
+            | Report::Began
+            | Report::Connected => Vec::new(),
         };
         // A supervisor that is gone closes the lifeline, which ends all this.
         if let Some(socket) = &self.report
-            && let Err(_gone) = pond_sys::socket::send(socket, &report.encode(), descriptors)
+            && let Err(_gone) = pond_sys::socket::send(socket, &report.encode(), &descriptors)
         {}
+        drop(descriptors);
+        // Kept here it would never end for whoever reads it.
+        self.terminal = self.terminal.take().filter(|_| report != Report::Prepared);
         // The job is dead, by the word of pid 1; only its files are still to come, and nobody has to wait for them here.
         if transit.handing_over.is_some() {
             self.report = None;
@@ -419,17 +472,37 @@ impl Relay {
         let is_silent =
             transit.dead_since.is_some() && transit.engine_ended || transit.handing_over.is_some();
         if is_silent && transit.has_room() {
-            (self.stdout, self.stderr) = (None, None);
+            self.let_go();
         }
         Ok(())
     }
 
-    pub(super) fn kill(&self) -> Result<(), RelayFault> {
-        match pidfd_send_signal(&self.process, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(errno) => Err(RelayFault::Kill(errno.into())),
-        }
+    /// A terminal is input and output at once, and ends with both.
+    fn let_go(&mut self) {
+        (self.stdin, self.stdout, self.stderr) = (None, None, None);
     }
+
+    pub(super) fn kill(&self) -> Result<(), RelayFault> {
+        kill(&self.process)
+    }
+}
+
+/// One that is dead already needs nothing.
+pub(super) fn kill(process: &OwnedFd) -> Result<(), RelayFault> {
+    match pidfd_send_signal(process, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(errno) => Err(RelayFault::Kill(errno.into())),
+    }
+}
+
+/// What this host sees, now that pid 1 has spoken and hence runs.
+pub(super) fn outside(pid: Pid, executable: &str, nonce: &str, first_user: u32) -> io::Result<Outside> {
+    let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
+    let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+    let theirs = of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
+    let program = if theirs == of(executable)? { Program::PidOne } else { Program::Another };
+    let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
+    Ok(Outside { boot_id, version, program, nonce: seen(nonce, first_user)? })
 }
 
 /// Whether a process of this host was called as pid 1 of the container was. Only those of its own user are asked: what a process

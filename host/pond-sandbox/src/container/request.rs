@@ -196,6 +196,14 @@ pub(super) struct ImageConfig {
     pub(super) env: Option<Vec<String>>,
     #[serde(default)]
     pub(super) volumes: Option<BTreeMap<String, serde_json::Value>>,
+    #[serde(default)]
+    pub(super) entrypoint: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) cmd: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) working_dir: String,
+    #[serde(default)]
+    pub(super) exposed_ports: Option<BTreeMap<String, serde_json::Value>>,
 }
 
 #[derive(Debug, Deserialize)]

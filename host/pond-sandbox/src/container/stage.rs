@@ -71,9 +71,16 @@ impl Stage {
                 Err(StageFault::Step { step, source: io::Error::from_raw_os_error(errno) })
             }
             (Report::Prepared, None)
-            | (Report::Started | Report::Doors | Report::Exited { .. } | Report::Signaled { .. }, _) => {
-                Err(StageFault::Gone)
-            }
+            | (
+                Report::Started
+                | Report::Doors
+                | Report::Exited { .. }
+                | Report::Signaled { .. }
+                | Report::Serving
+                | Report::Began
+                | Report::Connected,
+                _,
+            ) => Err(StageFault::Gone),
         }
     }
 }
@@ -104,7 +111,7 @@ pub(super) fn take_down(directory: &Path) -> Result<(), StageFault> {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     };
-    let storage = [staged::WORKSPACE, staged::HOME].map(str::to_owned);
+    let storage = [staged::WORKSPACE, staged::HOME, staged::TERMINALS].map(str::to_owned);
     for name in storage.into_iter().chain((0..MOST_SHOWN).map(staged::shown)) {
         let place = directory.join(name);
         match unmount(&place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {

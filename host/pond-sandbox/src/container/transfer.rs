@@ -97,9 +97,13 @@ pub(super) fn deliver(
         Ok(sent) => match answer(&mut stream, &early)? {
             Report::Prepared => Ok(sent),
             Report::Failed { step, errno } => Err(refused(step, errno)),
-            Report::Started | Report::Doors | Report::Exited { .. } | Report::Signaled { .. } => {
-                Err(TransferFault::Unclear)
-            }
+            Report::Started
+            | Report::Doors
+            | Report::Exited { .. }
+            | Report::Signaled { .. }
+            | Report::Serving
+            | Report::Began
+            | Report::Connected => Err(TransferFault::Unclear),
         },
     }
 }

@@ -5,14 +5,17 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use pond_policy::limits::Limits;
+use pond_policy::profile::Filesystem;
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Console, Door, HomeFile, Identity, JOB_ID, Scratch};
+use pond_wire::jail::{Console, Door, Duty, HomeFile, Identity, JOB_ID, Scratch};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, Mode};
-use super::ids::{self, IdRange, IdsFault};
+use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, DiskRate, Mode, NoDiskRate};
+use super::footing::{self, Footing, FootingFault, Owner};
+use super::ids::IdsFault;
 use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
+use super::mount::Mount;
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
@@ -43,6 +46,8 @@ pub enum LaunchFault {
     #[error(transparent)]
     Ids(#[from] IdsFault),
     #[error(transparent)]
+    Footing(#[from] FootingFault),
+    #[error(transparent)]
     Cgroup(#[from] CgroupFault),
     #[error(transparent)]
     Scratch(#[from] ScratchFault),
@@ -50,6 +55,8 @@ pub enum LaunchFault {
     Launcher(#[from] LauncherFault),
     #[error("making the job's pipes")]
     Pipes(#[source] std::io::Error),
+    #[error("only root can mount a disk that outlives a stop; a sandbox that lasts needs one")]
+    NoDisk,
 }
 
 /// The native backend of this host, ready to launch.
@@ -58,6 +65,8 @@ pub struct Native {
     state: StateDir,
     launcher: Launcher,
     cgroups: CgroupHost,
+    /// How fast jobs may use the disk, where somebody said so and this host can hold it.
+    disk_rate: Option<Result<DiskRate, NoDiskRate>>,
     /// What this host has to offer, looked at once, while the first launch is under way.
     places: OnceLock<Vec<Place>>,
 }
@@ -80,6 +89,11 @@ pub struct Job<'a> {
     pub doors: &'a [Door],
     /// What the job finds in its home directory.
     pub home: &'a [HomeFile],
+    /// What of the host's was declared to be in the sandbox itself.
+    pub mounts: &'a [Mount],
+    /// How it sees the checkout, where that is not as its profile says.
+    pub filesystem: Option<Filesystem>,
+    pub duty: Duty,
 }
 
 /// A launch of which everything is under way that needs no plan.
@@ -87,6 +101,15 @@ pub struct Job<'a> {
 pub struct Begun {
     birthplace: Birthplace,
     scratch: Scratch,
+    footing: Option<Footing>,
+}
+
+/// The disk of a sandbox that lasts: a file that stays where it is.
+#[derive(Debug)]
+pub struct KeptImage<'a> {
+    pub path: &'a Path,
+    /// Whether there is anything on it yet.
+    pub is_new: bool,
 }
 
 impl Native {
@@ -104,7 +127,29 @@ impl Native {
 
     fn of(state: StateDir, launcher: Launcher, cgroups: CgroupHost) -> Result<Self, NativeFault> {
         launcher.adopt()?;
-        Ok(Self { state, launcher, cgroups, places: OnceLock::new() })
+        Ok(Self { state, launcher, cgroups, disk_rate: None, places: OnceLock::new() })
+    }
+
+    /// Holds jobs to so many bytes a second of the disk below the state directory, each way; where this host cannot,
+    /// [`Self::disk_rate`] says so.
+    #[must_use]
+    pub fn at_rate(mut self, bytes_per_second: Option<u64>) -> Self {
+        let is_memory = !rustix::process::geteuid().is_root();
+        self.disk_rate = bytes_per_second.map(|rate| match is_memory {
+            true => Err(NoDiskRate::Memory),
+            false => self.cgroups.disk_rate(&self.state.scratch(), rate),
+        });
+        self
+    }
+
+    /// Nothing where nobody asked for a limit.
+    pub fn disk_rate(&self) -> Option<Result<DiskRate, NoDiskRate>> {
+        self.disk_rate
+    }
+
+    fn bounds(&self, limits: Limits) -> CgroupLimits {
+        let disk_rate = self.disk_rate.and_then(Result::ok);
+        CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids, disk_rate }
     }
 
     /// What the control groups around those of jobs leave them.
@@ -138,16 +183,54 @@ impl Native {
     pub fn begin(&self, record: &Live, policy: &SandboxPolicy) -> Result<Begun, LaunchFault> {
         let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
         let scratch = scratch_of(rustix::process::geteuid(), limits);
+        let footing = self.launcher.take_footing();
+        let quota = quota(limits);
         let disk = match scratch {
             Scratch::Tmpfs(_) => None,
-            Scratch::Ext4Image => {
-                let quota = Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes };
+            Scratch::Ext4Image if footing.as_ref().is_some_and(|footing| footing.disk == Some(quota)) => None,
+            Scratch::Ext4Image | Scratch::KeptImage => {
                 Some(scratch::disk(&self.state.scratch(), &self.state.workshop(record.job()), quota)?)
             }
         };
-        let birthplace = self.cgroups.begin(record.job().as_str(), &bounds(limits))?;
-        self.launcher.prepare(&Groundwork { group: birthplace.directory(), disk: disk.as_ref() })?;
-        Ok(Begun { birthplace, scratch })
+        let birthplace = self.cgroups.begin(record.job().as_str(), &self.bounds(limits))?;
+        let on_ground = footing.is_some();
+        self.launcher.prepare(&Groundwork {
+            group: birthplace.directory(),
+            disk: disk.as_ref(),
+            on_ground,
+        })?;
+        Ok(Begun { birthplace, scratch, footing })
+    }
+
+    /// Has the launcher make ready what the next job gets if it is like this one: for whoever knows that there is time for it.
+    pub fn stand_by(&self, policy: &SandboxPolicy, checkout: &Checkout) -> Result<(), LaunchFault> {
+        let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
+        let quota = quota(limits);
+        let disk = match scratch_of(rustix::process::geteuid(), limits) {
+            Scratch::Tmpfs(_) => None,
+            Scratch::Ext4Image | Scratch::KeptImage => scratch::nameless_disk(&self.state.scratch(), quota)?,
+        };
+        Ok(self.launcher.lay(owner(checkout), disk.map(|disk| (quota, disk)))?)
+    }
+
+    /// The same for a sandbox whose disk is kept. Only root can mount one.
+    pub fn begin_kept(
+        &self,
+        record: &Live,
+        policy: &SandboxPolicy,
+        image: &KeptImage<'_>,
+    ) -> Result<Begun, LaunchFault> {
+        let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(LaunchFault::NoDisk);
+        }
+        let quota = quota(limits);
+        let workshop = self.state.workshop(record.job());
+        let disk = scratch::kept(&self.state.scratch(), &workshop, image.path, quota, image.is_new)?;
+        let birthplace = self.cgroups.begin(record.job().as_str(), &self.bounds(limits))?;
+        let groundwork = Groundwork { group: birthplace.directory(), disk: Some(&disk), on_ground: false };
+        self.launcher.prepare(&groundwork)?;
+        Ok(Begun { birthplace, scratch: Scratch::KeptImage, footing: None })
     }
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
@@ -156,19 +239,25 @@ impl Native {
 
     /// Launches the job that was begun, with the same record and policy.
     pub fn carry_on(&self, begun: Begun, job: &Job<'_>) -> Result<Running, LaunchFault> {
-        let Begun { birthplace, scratch } = begun;
+        let Begun { birthplace, scratch, footing } = begun;
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
-        let group = self.cgroups.complete(birthplace, &bounds(limits))?;
+        let group = self.cgroups.complete(birthplace, &self.bounds(limits))?;
         let replaced = job.checkout.without_credentials()?;
-        let (identity, range) = self.identity(job.checkout)?;
+        let (places, range) = footing.map_or((None, None), |footing| (Some(footing.places), footing.range));
+        let owner = owner(job.checkout);
+        let (identity, range) = match range {
+            Some(range) => (footing::range_identity(&range, owner), Some(range)),
+            None => footing::identity(owner)?,
+        };
+        let mounts: Vec<_> = job.mounts.iter().flat_map(Mount::entries).collect();
         let plan = plan(&Facts {
-            places: self.places.get_or_init(toolchain::probe),
+            places: places.as_ref().unwrap_or_else(|| self.places.get_or_init(toolchain::probe)),
             identity,
             scratch,
             user: JOB_ID,
             checkout: &job.checkout.named,
             replaced: &replaced,
-            filesystem: job.policy.posture().filesystem,
+            filesystem: job.filesystem.unwrap_or(job.policy.posture().filesystem),
             limits,
             argv: job.argv,
             env: job.env,
@@ -177,6 +266,8 @@ impl Native {
             console: job.console,
             doors: job.doors,
             home: job.home,
+            mounts: &mounts,
+            duty: job.duty,
         })?;
         let pipes = Pipes::new(identity, job.console).map_err(LaunchFault::Pipes)?;
         let with = Belongings {
@@ -187,24 +278,16 @@ impl Native {
             cgroups: group.entry().v1,
         };
         self.launcher.launch(&plan, &with)?;
-        Ok(Running::new(pipes.keep(), group, range))
-    }
-
-    fn identity(&self, checkout: &Checkout) -> Result<(Identity, Option<IdRange>), LaunchFault> {
-        let uid = rustix::process::geteuid();
-        if uid.is_root() {
-            let range = ids::take_range()?;
-            let (owner_uid, owner_gid) = (checkout.owner_uid, checkout.owner_gid);
-            Ok((Identity::Range { base: range.base(), owner_uid, owner_gid }, Some(range)))
-        } else {
-            let gid = rustix::process::getegid();
-            Ok((Identity::Single { uid: uid.as_raw(), gid: gid.as_raw() }, None))
-        }
+        Ok(Running::new(pipes.keep(), group, range, job.duty))
     }
 }
 
-fn bounds(limits: Limits) -> CgroupLimits {
-    CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids }
+fn owner(checkout: &Checkout) -> Owner {
+    Owner { uid: checkout.owner_uid, gid: checkout.owner_gid }
+}
+
+fn quota(limits: Limits) -> Quota {
+    Quota { bytes: limits.disk.bytes, inodes: limits.disk.inodes }
 }
 
 /// Both ends of everything the job is connected by: (read, write), and (ours, theirs) for the report socket.
@@ -227,6 +310,13 @@ impl Stdio {
     }
 }
 
+/// The job must own its streams, or it could not open /dev/stderr.
+pub(super) fn pipe_of(owner: u32) -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::fs::fchown(&reader, Some(Uid::from_raw(owner)), None)?;
+    Ok((reader, writer))
+}
+
 /// Our ends.
 #[derive(Debug)]
 pub(crate) struct Ends {
@@ -237,16 +327,11 @@ pub(crate) struct Ends {
 
 impl Pipes {
     fn new(identity: Identity, console: Console) -> std::io::Result<Self> {
-        // The job must own its streams, or it could not open /dev/stderr.
         let owner = match identity {
             Identity::Range { base, .. } => base + JOB_ID,
             Identity::Single { uid, .. } => uid,
         };
-        let pipe = || {
-            let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::fs::fchown(&reader, Some(Uid::from_raw(owner)), None)?;
-            std::io::Result::Ok((reader, writer))
-        };
+        let pipe = || pipe_of(owner);
         let stdio = match console {
             Console::Pipes => Some(Stdio { stdin: pipe()?, stdout: pipe()?, stderr: pipe()? }),
             Console::Terminal { .. } => None,

@@ -3,13 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pond_sys::process::reap_any;
 use pond_wire::jail::{JailPlan, Report, ReportFault, word};
 use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+use serde::Serialize;
 
-use super::scratch::Disk;
-use crate::role;
+use super::footing::{Footing, FootingFault, Owner};
+use super::scratch::{Disk, Quota};
+use crate::role::{self, Role};
 
 /// The name the launcher runs under; its `main` looks at nothing else to know what it is.
 const NAME: &str = "pond-jail";
@@ -37,6 +40,8 @@ pub enum LauncherFault {
 pub struct Launcher {
     socket: Option<OwnedFd>,
     process: OwnedFd,
+    /// What it made ready for the next job.
+    footing: Mutex<Option<Footing>>,
 }
 
 /// Which of two processes this one is.
@@ -50,8 +55,9 @@ pub enum Forked {
 #[derive(Debug)]
 pub(super) struct Groundwork<'a> {
     pub(super) group: Option<BorrowedFd<'a>>,
-    /// Nothing when the scratch is memory.
+    /// Nothing when the scratch is memory, or when the disk was laid with the ground.
     pub(super) disk: Option<&'a Disk>,
+    pub(super) on_ground: bool,
 }
 
 /// What travels with a plan, in the order the launcher expects.
@@ -78,14 +84,46 @@ impl Launcher {
     pub fn start(executable: &Path) -> Result<Self, LauncherFault> {
         let failed = |source| LauncherFault::Start { path: executable.to_owned(), source };
         let role = role::start(executable, NAME).map_err(failed)?;
-        Ok(Self { socket: Some(role.socket), process: role.process })
+        Ok(Self::of(role))
+    }
+
+    fn of(role: Role) -> Self {
+        Self { socket: Some(role.socket), process: role.process, footing: Mutex::default() }
+    }
+
+    /// Has it make ready what the next job gets in any case, before there is one. Where that cannot be, the launch says why.
+    pub fn stand_by(&self, owner: Owner) -> Result<(), FootingFault> {
+        self.lay(owner, None)
+    }
+
+    pub(super) fn lay(&self, owner: Owner, disk: Option<(Quota, Disk)>) -> Result<(), FootingFault> {
+        let (footing, ground) = Footing::plan(owner, disk.as_ref().map(|(quota, _)| *quota))?;
+        let ground = sealed(&ground)?;
+        let files = disk.iter().flat_map(|(_, disk)| disk.files());
+        let word = word::GROUND | if disk.is_some() { word::DISK } else { 0 };
+        let descriptors: Vec<_> = std::iter::once(ground.as_fd()).chain(files).collect();
+        // What was laid before goes with this, whether it arrives or not.
+        let mut held = self.lock();
+        *held = None;
+        self.packet(word, &descriptors)?;
+        *held = Some(footing);
+        Ok(())
+    }
+
+    /// What it has ready, if a job of now would get the same; whoever takes it uses it or has it forgotten.
+    pub(super) fn take_footing(&self) -> Option<Footing> {
+        self.lock().take().filter(Footing::is_fresh)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Footing>> {
+        self.footing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a launcher of a copy of this process, which has one thread and has read nothing: first of all in `main`.
     pub fn fork() -> Result<Forked, LauncherFault> {
         Ok(match role::fork(NAME).map_err(LauncherFault::Fork)? {
             None => Forked::Launcher,
-            Some(role) => Forked::Asking(Self { socket: Some(role.socket), process: role.process }),
+            Some(role) => Forked::Asking(Self::of(role)),
         })
     }
 
@@ -102,10 +140,11 @@ impl Launcher {
     /// Lets the launcher make namespaces and a disk while the caller is still planning. Making them fails as the launch does.
     pub(super) fn prepare(&self, with: &Groundwork<'_>) -> Result<(), LauncherFault> {
         let group = with.group.map_or(0, |_| word::GROUP);
-        let disk = with.disk.map_or(0, |_| word::DISK);
-        let files = with.disk.into_iter().flat_map(|disk| [disk.image.as_fd(), disk.template.as_fd()]);
+        let disk = with.disk.map_or(0, Disk::word);
+        let files = with.disk.into_iter().flat_map(Disk::files);
         let descriptors: Vec<_> = with.group.into_iter().chain(files).collect();
-        self.packet(word::PREPARE | group | disk, &descriptors)
+        let standing = if with.on_ground { word::STANDING } else { 0 };
+        self.packet(word::PREPARE | group | disk | standing, &descriptors)
     }
 
     pub(super) fn launch(&self, plan: &JailPlan, with: &Belongings<'_>) -> Result<(), LauncherFault> {
@@ -126,9 +165,9 @@ impl Launcher {
     ) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
         let (ours, theirs) = pond_sys::socket::pair().map_err(LauncherFault::Connect)?;
         let plan = sealed(plan)?;
-        let (image, template) = (with.disk.image.as_fd(), with.disk.template.as_fd());
-        let descriptors = [plan.as_fd(), theirs.as_fd(), with.checkout, directory, image, template];
-        self.packet(word::STAGE, &descriptors)?;
+        let fixed = [plan.as_fd(), theirs.as_fd(), with.checkout, directory];
+        let descriptors: Vec<_> = fixed.into_iter().chain(with.disk.files()).collect();
+        self.packet(word::STAGE | (with.disk.word() & word::KEPT), &descriptors)?;
         drop(theirs);
         next_report(&ours)
     }
@@ -150,7 +189,7 @@ impl Launcher {
     }
 }
 
-fn sealed(plan: &JailPlan) -> Result<OwnedFd, LauncherFault> {
+pub(super) fn sealed(plan: &impl Serialize) -> Result<OwnedFd, LauncherFault> {
     let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
     role::sealed("plan", &bytes).map_err(LauncherFault::Plan)
 }
@@ -165,7 +204,15 @@ impl Drop for Launcher {
 }
 
 /// The next report and its descriptors; nothing once launcher and init have both let go of the socket.
-pub(super) fn next_report(socket: impl AsFd) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
+pub(crate) fn next_report(socket: impl AsFd) -> Result<Option<(Report, Vec<OwnedFd>)>, LauncherFault> {
+    next(socket, Report::decode)
+}
+
+/// The next word of whoever holds the other end, in this language.
+pub(super) fn next<T>(
+    socket: impl AsFd,
+    decode: impl FnOnce(&[u8]) -> Result<T, ReportFault>,
+) -> Result<Option<(T, Vec<OwnedFd>)>, LauncherFault> {
     let mut buffer = [0; 64];
     let received = match pond_sys::socket::receive(&socket, &mut buffer) {
         // They let go without hearing our last word. That is told once, before what they had still said.
@@ -177,9 +224,6 @@ pub(super) fn next_report(socket: impl AsFd) -> Result<Option<(Report, Vec<Owned
     let (length, descriptors) = received.map_err(LauncherFault::Receive)?;
     match buffer.get(..length) {
         None | Some([]) => Ok(None),
-        Some(bytes) => {
-            let report = Report::decode(bytes).map_err(LauncherFault::Report)?;
-            Ok(Some((report, descriptors)))
-        }
+        Some(bytes) => Ok(Some((decode(bytes).map_err(LauncherFault::Report)?, descriptors))),
     }
 }

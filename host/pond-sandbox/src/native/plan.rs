@@ -3,8 +3,8 @@
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
 use pond_wire::jail::{
-    BindKind, CheckoutPath, CheckoutView, Console, Door, HOME, HomeFile, Identity, JailPlan, Program,
-    ReplacedFile, Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
+    BindKind, CheckoutPath, CheckoutView, Console, Door, Duty, Ground, HOME, HomeFile, Identity, JOB_ID,
+    JailPlan, Program, ReplacedFile, Rlimits, RootEntry, Scratch, Start, TmpfsCap, WORKSPACE,
 };
 use rustix::fs::Uid;
 
@@ -53,6 +53,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) console: Console,
     pub(crate) doors: &'a [Door],
     pub(crate) home: &'a [HomeFile],
+    pub(crate) mounts: &'a [RootEntry],
+    pub(crate) duty: Duty,
 }
 
 pub(crate) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
@@ -70,6 +72,7 @@ pub(crate) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
             .into_iter()
             .chain(facts.exhibits.iter().map(exhibited))
             .chain(facts.tools.iter().flat_map(|tool| tool.root.iter().cloned()))
+            .chain(facts.mounts.iter().cloned())
             .chain(toolchain::terminal_entries(facts.console))
             .collect(),
         checkout,
@@ -89,7 +92,18 @@ pub(crate) fn plan(facts: &Facts<'_>) -> Result<JailPlan, PlanFault> {
         doors: facts.doors.to_vec(),
         // Nothing of the job runs before its way out is guarded.
         start: if facts.doors.is_empty() { Start::AtOnce } else { Start::OnGo },
+        duty: facts.duty,
     })
+}
+
+/// What every plan for these places begins with.
+pub(super) fn ground(places: &[Place], identity: Identity) -> Ground {
+    Ground {
+        identity,
+        hostname: HOSTNAME.to_owned(),
+        root: toolchain::entries(places, HOSTNAME, JOB_ID),
+        shm: tmpfs(SHM_BYTES),
+    }
 }
 
 fn exhibited(exhibit: &Exhibit) -> RootEntry {

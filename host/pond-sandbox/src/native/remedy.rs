@@ -92,7 +92,9 @@ pub fn remedy(step: Step, errno: i32) -> Option<&'static str> {
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::GuardInit
-        | Step::Unpack => None,
+        | Step::Unpack
+        | Step::Connect
+        | Step::WorkingDirectory => None,
     }
 }
 

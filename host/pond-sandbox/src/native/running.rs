@@ -3,10 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use pond_wire::jail::{Report, Step, Usage};
+use pond_wire::contained::WindowSize;
+use pond_wire::jail::{Duty, JOB_ID, Report, Step, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
@@ -23,6 +25,8 @@ pub enum RunningFault {
     Go(#[source] std::io::Error),
     #[error("killing the job")]
     Kill(#[source] std::io::Error),
+    #[error("giving the job's terminal another size")]
+    Resize(#[source] std::io::Error),
     #[error(transparent)]
     Cgroup(#[from] CgroupFault),
     #[error(transparent)]
@@ -70,8 +74,13 @@ pub enum Ending {
 pub struct Running {
     /// Until they are taken; a job with a terminal has none.
     pub streams: Option<Streams>,
-    /// The master of the job's terminal, from its arrival until it is taken.
+    /// The master of the job's terminal, or a stream that stands for one inside a container, from its arrival until it is taken.
     pub terminal: Option<OwnedFd>,
+    /// The root of a sandbox that serves, from its arrival until it is taken.
+    pub(super) root: Option<OwnedFd>,
+    /// Pid 1 takes requests.
+    is_serving: bool,
+    duty: Duty,
     /// The listeners of the job's gateway, from their arrival until they are taken.
     pub doors: Option<Vec<OwnedFd>>,
     report: OwnedFd,
@@ -101,9 +110,15 @@ pub(crate) enum Death {
     HandOver,
 }
 
-/// What tells whoever attends a container to end its job; any other word lets it begin.
-pub(crate) const STOP_WORD: u8 = 2;
-const GO_WORD: u8 = 1;
+/// What whoever attends a job is told, by its first byte.
+pub(crate) mod word {
+    /// Let it begin; a native job's pid 1 hears nothing else.
+    pub(crate) const GO: u8 = 1;
+    /// End it, and keep what it made.
+    pub(crate) const STOP: u8 = 2;
+    /// Its terminal has another size, which follows.
+    pub(crate) const SIZE: u8 = 3;
+}
 
 /// The thread that stays with a container to its end. Dropping this waits for it.
 #[derive(Debug)]
@@ -134,6 +149,8 @@ pub struct Over {
     pub lost: Option<TransferFault>,
     /// Why an engine did not remove the job's container; nothing in it is alive, and somebody has to remove it later.
     pub left: Option<EngineFault>,
+    /// The engine of the job's container went while the job ran, and the job with it.
+    pub is_cut_off: bool,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
     /// What init may still be on its way out of.
@@ -179,10 +196,13 @@ fn cause(earlier: Option<Ending>, step: Step, errno: i32) -> Ending {
 }
 
 impl Running {
-    pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>) -> Self {
+    pub(super) fn new(ends: Ends, group: JobCgroup, range: Option<IdRange>, duty: Duty) -> Self {
         Self {
             streams: ends.streams,
             terminal: None,
+            root: None,
+            is_serving: false,
+            duty,
             doors: None,
             report: ends.report,
             init: None,
@@ -201,10 +221,14 @@ impl Running {
         attendant: JoinHandle<Result<Attended, ContainerFault>>,
         death: Death,
         range: IdRange,
+        duty: Duty,
     ) -> Self {
         Self {
             streams: ends.streams,
             terminal: None,
+            root: None,
+            is_serving: false,
+            duty,
             doors: None,
             report: ends.report,
             init: Some(init),
@@ -243,9 +267,19 @@ impl Running {
             Report::Doors => self.doors = Some(descriptors.collect()),
             Report::Prepared => {
                 let (layer, view) = descriptors.next().zip(descriptors.next()).ok_or(RunningFault::NoView)?;
-                self.upper = Some(Upper::new(layer, view).map_err(RunningFault::Disk)?);
-                self.terminal = descriptors.next();
+                if let Hold::Group(group) = &self.hold {
+                    group.hold_disk(layer.as_fd())?;
+                }
+                let (upper, third) = match self.duty {
+                    Duty::Once => (Upper::new(layer, view), &mut self.terminal),
+                    Duty::Serve => (Upper::kept(layer, view), &mut self.root),
+                };
+                self.upper = Some(upper.map_err(RunningFault::Disk)?);
+                *third = descriptors.next();
             }
+            Report::Serving => self.is_serving = true,
+            // Said of a program that was asked for, and never on their own.
+            Report::Began | Report::Connected => {}
             Report::Failed { step, errno } => self.ending = Some(cause(self.ending, step, errno)),
             Report::Exited { code, usage } => {
                 self.ending.get_or_insert(Ending::Exited { code, usage });
@@ -257,6 +291,16 @@ impl Running {
         Ok(())
     }
 
+    /// Whether pid 1 of a sandbox that lasts takes requests; from then on it is to be heard through [`super::Serving`] alone.
+    pub fn is_serving(&self) -> bool {
+        self.is_serving
+    }
+
+    /// The id that the job's user has on this host.
+    pub(super) fn owner(&self) -> u32 {
+        self.range.as_ref().map_or(rustix::process::geteuid().as_raw(), |range| range.base() + JOB_ID)
+    }
+
     /// A step of the launch failed, whether or not everybody has let go by now.
     pub fn has_failed(&self) -> bool {
         matches!(self.ending, Some(Ending::NotLaunched { .. }))
@@ -264,21 +308,36 @@ impl Running {
 
     /// Lets a job begin that was launched to wait for it.
     pub fn go(&self) -> Result<(), RunningFault> {
-        self.tell(GO_WORD).map_err(RunningFault::Go)
+        self.tell(&[word::GO]).map_err(RunningFault::Go)
     }
 
-    fn tell(&self, word: u8) -> std::io::Result<()> {
-        match pond_sys::socket::send(&self.report, &[word], &[]) {
+    fn tell(&self, words: &[u8]) -> std::io::Result<()> {
+        match pond_sys::socket::send(&self.report, words, &[]) {
             // It has ended; its report says why.
             Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }
     }
 
+    /// Gives the job's terminal another size; `terminal` is what was taken from here.
+    pub fn resize(&self, terminal: BorrowedFd<'_>, size: Winsize) -> Result<(), RunningFault> {
+        match &self.hold {
+            Hold::Group(_) => {
+                tcsetwinsize(terminal, size).map_err(|errno| RunningFault::Resize(errno.into()))
+            }
+            // The terminal itself is inside.
+            Hold::Container(..) => {
+                let size = WindowSize { rows: size.ws_row, columns: size.ws_col };
+                let words: Vec<u8> = [word::SIZE].into_iter().chain(size.encode()).collect();
+                self.tell(&words).map_err(RunningFault::Resize)
+            }
+        }
+    }
+
     /// Kills everything inside, at once. Killing what is already dead is no error.
     pub fn kill(&self) -> Result<(), RunningFault> {
         if let Hold::Container(_, Death::HandOver) = &self.hold {
-            return self.tell(STOP_WORD).map_err(RunningFault::Kill);
+            return self.tell(&[word::STOP]).map_err(RunningFault::Kill);
         }
         if let Some(init) = &self.init {
             match rustix::process::pidfd_send_signal(init, Signal::KILL) {
@@ -302,8 +361,8 @@ impl Running {
                 if let Some(init) = &self.init {
                     await_death(init);
                 }
-                let Attended { usage, isolation, lost, left } = attendant.finish()?;
-                return Ok(Over { ending, usage, isolation, lost, left, upper, remains: None });
+                let Attended { usage, isolation, lost, left, is_cut_off } = attendant.finish()?;
+                return Ok(Over { ending, usage, isolation, lost, left, is_cut_off, upper, remains: None });
             }
         };
         let remains = Remains { init: self.init, group, _range: self.range };
@@ -319,7 +378,17 @@ impl Running {
             remains.remove()?;
             (usage, None)
         };
-        Ok(Over { ending, usage, isolation: None, lost: None, left: None, upper, remains })
+        let over = Over {
+            ending,
+            usage,
+            isolation: None,
+            lost: None,
+            left: None,
+            is_cut_off: false,
+            upper,
+            remains,
+        };
+        Ok(over)
     }
 }
 

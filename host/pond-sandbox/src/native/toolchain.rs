@@ -3,6 +3,7 @@
 //! `probe` looks at which of a fixed list of places this host has; `entries` is pure. No home directory, no socket, no /var, no
 //! file of /etc that could hold a credential is on the list, so none can be offered by mistake.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use pond_wire::jail::{BindKind, Console, HOME, RootEntry};
@@ -35,8 +36,7 @@ const COPIED_BYTES: u64 = 4 << 10;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Where bare command names are looked up inside, in order.
-pub(super) const SEARCH: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+pub const SEARCH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Whether programs are looked for in this place whoever asks.
 pub(crate) fn is_usual(place: &str) -> bool {
@@ -50,10 +50,11 @@ pub(crate) struct Place {
     pub(super) kind: PlaceKind,
 }
 
+/// Directories and files by device and inode: another one under the same name is another place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PlaceKind {
-    Directory,
-    File,
+    Directory(u64, u64),
+    File(u64, u64),
     /// A small file, by its content.
     Text(String),
     Link(String),
@@ -86,10 +87,10 @@ fn look(path: &str) -> Option<Place> {
     let kind = if metadata.is_symlink() {
         PlaceKind::Link(std::fs::read_link(path).ok()?.into_os_string().into_string().ok()?)
     } else if metadata.is_dir() {
-        PlaceKind::Directory
+        PlaceKind::Directory(metadata.dev(), metadata.ino())
     } else if metadata.is_file() {
         let small = (metadata.len() <= COPIED_BYTES).then(|| std::fs::read_to_string(path).ok());
-        small.flatten().map_or(PlaceKind::File, PlaceKind::Text)
+        small.flatten().map_or(PlaceKind::File(metadata.dev(), metadata.ino()), PlaceKind::Text)
     } else {
         return None;
     };
@@ -103,8 +104,10 @@ pub(super) fn entries(places: &[Place], hostname: &str, user: u32) -> Vec<RootEn
     entries.extend(places.iter().map(|place| {
         let path = place.path.clone();
         match &place.kind {
-            PlaceKind::Directory => RootEntry::Bind { source: path.clone(), path, kind: BindKind::Directory },
-            PlaceKind::File => RootEntry::Bind { source: path.clone(), path, kind: BindKind::File },
+            PlaceKind::Directory(..) => {
+                RootEntry::Bind { source: path.clone(), path, kind: BindKind::Directory }
+            }
+            PlaceKind::File(..) => RootEntry::Bind { source: path.clone(), path, kind: BindKind::File },
             PlaceKind::Text(content) => RootEntry::File { path, content: content.clone() },
             PlaceKind::Link(target) => RootEntry::Symlink { path, target: target.clone() },
         }
@@ -149,4 +152,16 @@ fn files(hostname: &str, user: u32) -> Vec<RootEntry> {
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n".to_owned()),
     ];
     contents.into_iter().map(|(path, content)| RootEntry::File { path: path.to_owned(), content }).collect()
+}
+
+#[cfg(test)]
+impl Place {
+    pub(super) fn is(&self, path: &str) -> bool {
+        self.path == path
+    }
+
+    /// As if somebody had put another one in its place.
+    pub(super) fn replace(&mut self) {
+        self.kind = PlaceKind::Directory(0, 0);
+    }
 }

@@ -143,6 +143,7 @@ impl Tool {
                 | RootEntry::Directory { .. }
                 | RootEntry::Symlink { .. }
                 | RootEntry::File { .. }
+                | RootEntry::Mount { .. }
                 | RootEntry::Device { .. } => None,
             });
             Ok(RootEntry::Throwaway { path: format!("{place}/{name}"), source })
@@ -196,6 +197,7 @@ fn in_place(home: &Path, moved: &str, root: Vec<RootEntry>) -> Provided {
         | RootEntry::Directory { .. }
         | RootEntry::Symlink { .. }
         | RootEntry::File { .. }
+        | RootEntry::Mount { .. }
         | RootEntry::Device { .. } => None,
     });
     let Some(own) = own else {
@@ -239,6 +241,7 @@ mod tests {
                 RootEntry::Directory { .. }
                 | RootEntry::Symlink { .. }
                 | RootEntry::File { .. }
+                | RootEntry::Mount { .. }
                 | RootEntry::Device { .. } => {}
             }
         }

@@ -19,6 +19,8 @@ pub struct Upper {
     device: Option<OwnedFd>,
     view: OwnedFd,
     layer: OwnedFd,
+    /// What is on the disk outlives this value, and the kernel is to write it back.
+    is_kept: bool,
 }
 
 /// A disk the kernel takes apart beside whatever else is done. Dropping this waits until it has.
@@ -33,7 +35,14 @@ impl Drop for Leaving {
 
 impl Upper {
     pub(super) fn new(layer: OwnedFd, view: OwnedFd) -> io::Result<Self> {
-        Ok(Self { device: device_below(&layer)?, view, layer })
+        Ok(Self { device: device_below(&layer)?, view, layer, is_kept: false })
+    }
+
+    /// Of a disk that stays.
+    pub(super) fn kept(layer: OwnedFd, view: OwnedFd) -> io::Result<Self> {
+        let mut upper = Self::new(layer, view)?;
+        upper.is_kept = true;
+        Ok(upper)
     }
 
     /// An error when something that the job wrote, or what says where it lies, could not be kept. To be asked once everything has
@@ -74,7 +83,8 @@ impl AsFd for Upper {
 impl Drop for Upper {
     fn drop(&mut self) {
         // Only an image can be shut down, and only by root; memory has nothing to write back in the first place.
-        if self.holds_much()
+        if !self.is_kept
+            && self.holds_much()
             && let Err(_has_no_disk) = pond_sys::loopdev::shut_down_ext4(&self.layer)
         {}
     }

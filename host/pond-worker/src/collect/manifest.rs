@@ -46,6 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_empty_one_is_what_whoever_accepts_it_expects() {
+        let mut bytes = Vec::new();
+        write(std::iter::empty(), &mut bytes).unwrap();
+        assert_eq!(bytes, pond_seal::result::EMPTY_MANIFEST);
+    }
+
+    #[test]
     fn one_spelling_hostile_names_included() {
         let leaf = Leaf { mode: Mode::Executable, size: 3, sha256: Digest::of(b"abc") };
         let path = |bytes: &[u8]| RelPath::from_bytes(bytes).unwrap();

@@ -46,7 +46,7 @@ pub(super) struct Working {
 pub(super) struct Output {
     pub(super) stdout: Receiver,
     pub(super) stderr: Receiver,
-    /// Where more money is announced.
+    /// Where more money and bytes are announced.
     pub(super) lent: Sender,
 }
 
@@ -57,6 +57,15 @@ pub(super) struct Spent {
     pub(super) egress_bytes: u64,
     /// A call waits for this.
     pub(super) wanted: Option<Wanted>,
+    /// Connections wait for so many bytes in all.
+    pub(super) wanted_egress_bytes: Option<u64>,
+}
+
+impl Spent {
+    /// Whether something of the job waits for an answer.
+    pub(super) fn wants(&self) -> bool {
+        self.wanted.is_some() || self.wanted_egress_bytes.is_some()
+    }
 }
 
 /// A process that has no order yet.
@@ -192,6 +201,12 @@ async fn answers(
             JobAnswer::Short { least_microcents, most_microcents } => {
                 let wanted = Wanted { least_microcents, most_microcents };
                 spent.send_modify(|spent| spent.wanted = Some(wanted));
+            }
+            JobAnswer::ShortBytes { moved } => {
+                spent.send_modify(|spent| {
+                    spent.egress_bytes = spent.egress_bytes.max(moved);
+                    spent.wanted_egress_bytes = Some(moved.saturating_add(1));
+                });
             }
             answer @ (JobAnswer::Ended { .. } | JobAnswer::Failed { .. }) => return Ok(answer),
         }

@@ -11,7 +11,7 @@ use pond_policy::run::Budget;
 use pond_seal::offer::Offer;
 use pond_wire::orch::{
     Acknowledge, AcknowledgeReply, Code, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Id,
-    Lease, NotAValue, Route, Verdict, Version, Wanted,
+    Lease, NotAValue, Route, Verdict, Version,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
@@ -26,6 +26,7 @@ use super::work::work;
 use super::{Daemon, Phase};
 use crate::because;
 use crate::meant::Meant;
+use crate::order::Lent;
 
 /// The longest time between two heartbeats: how late a cancellation is heard.
 const BEAT: Duration = Duration::from_secs(5);
@@ -86,18 +87,22 @@ pub(super) struct Held<'a> {
     pub(super) output_bytes: AtomicU64,
     /// Something is to be said before the next heartbeat is due.
     pub(super) beat: Notify,
-    /// What the job may cost in all, each time that is said.
-    pub(super) lent: watch::Sender<u64>,
+    /// What the job may use in all, each time that is said.
+    pub(super) lent: watch::Sender<Lent>,
 }
 
 impl Held<'_> {
     /// Whoever asked for more gets to know what there is.
-    fn answered(&self, asked: Option<Wanted>, lent_microcents: u64) {
-        if asked.is_none() {
+    fn answered(&self, asked: Spent, lent: Lent) {
+        if !asked.wants() {
             return;
         }
-        self.spent.send_modify(|spent| spent.wanted = spent.wanted.filter(|wanted| Some(*wanted) != asked));
-        self.lent.send_replace(lent_microcents);
+        self.spent.send_modify(|spent| {
+            spent.wanted = spent.wanted.filter(|wanted| Some(*wanted) != asked.wanted);
+            let bytes = spent.wanted_egress_bytes;
+            spent.wanted_egress_bytes = bytes.filter(|wanted| Some(*wanted) != asked.wanted_egress_bytes);
+        });
+        self.lent.send_replace(lent);
     }
 }
 
@@ -217,7 +222,7 @@ async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course
         tokio::select! {
             () = tokio::time::sleep(BEAT.min(left / 3)) => {}
             () = held.beat.notified() => {}
-            _ = asked.wait_for(|spent| spent.wanted.is_some()) => {}
+            _ = asked.wait_for(|spent| spent.wants()) => {}
         }
         let sent = Instant::now();
         let spent = *held.spent.borrow();
@@ -228,14 +233,16 @@ async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course
             egress_bytes: spent.egress_bytes,
             output_bytes: held.output_bytes.load(Ordering::Relaxed),
             wanted: spent.wanted,
+            wanted_egress_bytes: spent.wanted_egress_bytes,
         };
         let call = held.daemon.session.call::<HeartbeatReply>(Route::Heartbeat, &beat);
         match timeout_at(until, call).await {
             Ok(Ok(HeartbeatReply {
-                verdict: Verdict::Continue { lease_seconds, lent_microcents }, ..
+                verdict: Verdict::Continue { lease_seconds, lent_microcents, lent_egress_bytes },
+                ..
             })) => {
                 until = sent + holds(lease_seconds);
-                held.answered(spent.wanted, lent_microcents);
+                held.answered(spent, Lent { microcents: lent_microcents, egress_bytes: lent_egress_bytes });
                 pace = Pace::default();
             }
             Ok(Ok(HeartbeatReply { verdict: Verdict::Cancel { reason }, .. })) => {
@@ -245,7 +252,7 @@ async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course
                         &[("job", &held.offer.job), ("reason", &reason.as_str())],
                     );
                 }
-                held.answered(spent.wanted, 0);
+                held.answered(spent, Lent::default());
                 until = sent + holds(held.offer.lease_seconds);
             }
             Ok(Ok(HeartbeatReply { verdict: Verdict::Lost {}, .. })) => return,

@@ -69,6 +69,11 @@ impl Place {
         self.root.join("seal-key.pem")
     }
 
+    /// Keys that are to take the place of those two, until it is known that they have.
+    pub fn next_keys(&self) -> PathBuf {
+        self.root.join("next-keys.pem")
+    }
+
     /// Who this worker is and whom it joined.
     pub fn membership(&self) -> PathBuf {
         self.root.join("worker.json")

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{Request as HttpRequest, StatusCode};
 use pond_seal::Digest;
 use pond_seal::enroll::Identity;
-use pond_seal::key::PublicKey;
+use pond_seal::key::{PublicKey, SigningKey};
 use pond_seal::request::{HEADER, Request, RequestFault, RequestNonce, SignedHead};
 use pond_wire::orch::{self, Body, BodyFault, Route};
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,17 @@ struct Problem {
 impl Session {
     /// One call with one answer.
     pub async fn call<T: Body>(&self, route: Route, body: &impl Serialize) -> Result<T, CallFault> {
-        let (reply, _) = self.send(route, body, PATIENCE).await?;
+        self.call_as(&self.identity.signing, route, body).await
+    }
+
+    /// The same, signed with keys that are not this session's yet.
+    pub async fn call_as<T: Body>(
+        &self,
+        key: &SigningKey,
+        route: Route,
+        body: &impl Serialize,
+    ) -> Result<T, CallFault> {
+        let (reply, _) = self.send_as(key, route, body, PATIENCE).await?;
         Ok(orch::decode(&reply.bytes(T::MOST_BYTES, PATIENCE).await?)?)
     }
 
@@ -82,10 +92,20 @@ impl Session {
         body: &impl Serialize,
         patience: Duration,
     ) -> Result<(Reply<'_>, RequestNonce), CallFault> {
+        self.send_as(&self.identity.signing, route, body, patience).await
+    }
+
+    async fn send_as(
+        &self,
+        key: &SigningKey,
+        route: Route,
+        body: &impl Serialize,
+        patience: Duration,
+    ) -> Result<(Reply<'_>, RequestNonce), CallFault> {
         let body = serde_json::to_vec(body)?;
         let request = Request { method: "POST", path: route.path(), body: Digest::of(&body) };
         let nonce = RequestNonce::generate()?;
-        let (control, key) = (self.control.id(), &self.identity.signing);
+        let control = self.control.id();
         let head = SignedHead::sign(&request, &self.worker, control, (self.clock)(), nonce, key);
         let request = HttpRequest::post(route.path())
             .header(CONTENT_TYPE, "application/json")

@@ -19,7 +19,7 @@ use super::pace::Pace;
 use super::place::Desk;
 use super::source;
 use crate::because;
-use crate::order::{JobAnswer, JobOrder, NamedSecret};
+use crate::order::{JobAnswer, JobOrder, Lent, NamedSecret};
 
 /// What the process that ran the job leaves in the run's directory.
 const STATEMENT: &str = "statement.dsse.json";
@@ -124,15 +124,17 @@ async fn run(
             stderr.send(reason(&fault).as_bytes()).await?;
             Err(fault)
         }
-        JobAnswer::Spent { .. } | JobAnswer::Short { .. } => Err(JobFault::Child(child::ChildFault::Silent)),
+        JobAnswer::Spent { .. } | JobAnswer::Short { .. } | JobAnswer::ShortBytes { .. } => {
+            Err(JobFault::Child(child::ChildFault::Silent))
+        }
     }
 }
 
-/// Tells the job's process what it may cost, as often as that is said. One that does not listen needs to know nothing.
-async fn announce(mut lent: watch::Receiver<u64>, mut to: Sender) -> std::convert::Infallible {
+/// Tells the job's process what it may use, as often as that is said. One that does not listen needs to know nothing.
+async fn announce(mut lent: watch::Receiver<Lent>, mut to: Sender) -> std::convert::Infallible {
     while lent.changed().await.is_ok() {
-        let microcents = *lent.borrow_and_update();
-        if to.write_all(&microcents.to_be_bytes()).await.is_err() {
+        let lent = *lent.borrow_and_update();
+        if to.write_all(&lent.to_bytes()).await.is_err() {
             break;
         }
     }

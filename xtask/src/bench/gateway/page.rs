@@ -87,8 +87,10 @@ fn verdicts(found: &Verdicts) -> String {
          Milliseconds, one connection after the other, each made before the clock starts: from the first byte of the request to \
          the last of the answer's head.\n\nOf a host that is not listed, which nobody looks up or dials:\n\n{TIMES}{}\n\
          Of a listed host. Its address is known (pond's cache, `/etc/hosts` for the others), and it is dialled before the \
-         answer: {DIRECT} is that dial alone, without a proxy. pond also has the tunnel's record under way by then; the \
-         others keep none here.\n\n{TIMES}{}\n{}",
+         answer: {DIRECT} is that dial alone, without a proxy. pond also has the tunnel's record in its journal by then; the \
+         others keep none here.\n\n{TIMES}{}\nThe goal of 0.1 ms is about the verdict. A refusal is nothing else, so the first table has \
+         it whole; an opened tunnel also waits for a connection that every proxy has to make, so of the second it is what is \
+         left without the dial. The strictest reading, with the dial, stands below them.\n\n{}",
         table(&found.refused),
         table(&found.opened),
         goals(&verdict_goals(found))

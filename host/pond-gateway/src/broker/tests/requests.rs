@@ -147,6 +147,8 @@ async fn c106_c107_c108_bodies_are_read_once_and_priced() {
         (r#"{"model":"claude-sonnet-4-5","max_tokens":0}"#, 400, "body_field"),
         (r#"{"max_tokens":1}"#, 400, "body_field"),
         (r#"["model"]"#, 400, "body_not_json"),
+        (r#"{"model":"claude-sonnet-4-5","Model":"claude-opus-5","max_tokens":1}"#, 400, "body_field"),
+        (r#"{"model":"claude-sonnet-4-5","max_tokens":1,"MAX_TOKENS":90000}"#, 400, "body_field"),
         (r#"{"model":"Claude-Sonnet-4-5","max_tokens":1}"#, 403, "model_not_allowed"),
         (r#"{"model":"claude-sonnet-latest","max_tokens":1}"#, 403, "model_not_allowed"),
         (r#"{"model":"claude-opus-5","max_tokens":1}"#, 403, "model_not_allowed"),

@@ -3,7 +3,7 @@
 use super::super::canary::Isolation;
 use super::super::engine::{Engine, EngineFault};
 use super::super::reap;
-use super::super::relay::{Relay, RelayFault, Relayed, Transit};
+use super::super::relay::{End, Relay, RelayFault, Relayed, Transit};
 use super::super::request::Inspected;
 use super::super::transfer::TransferFault;
 use super::ContainerFault;
@@ -17,6 +17,8 @@ pub(crate) struct Attended {
     pub(crate) lost: Option<TransferFault>,
     /// Why the container is still there, with nothing alive in it.
     pub(crate) left: Option<EngineFault>,
+    /// The engine went while the job ran, and took its streams along.
+    pub(crate) is_cut_off: bool,
 }
 
 /// Stays with a container to its end, and sees it removed.
@@ -31,9 +33,9 @@ pub(super) fn attend(
     let relayed = relay.run(transit);
     let told = reap::inspect(engine, container);
     let removed = reap::remove(engine, container);
-    let (Relayed { usage, evidence, lost }, left) = match (relayed, removed) {
+    let (Relayed { usage, evidence, lost, end }, left) = match (relayed, removed) {
         (Ok(relayed), Ok(())) => (relayed, None),
-        // The job ended as it should: what it made is whole once nothing of it can write any more.
+        // However the job ended: what it made is whole once nothing of it can write any more.
         (Ok(relayed), Err(fault)) => {
             kill_all_in(container).map_err(RelayFault::Kill)?;
             (relayed, Some(fault))
@@ -44,6 +46,12 @@ pub(super) fn attend(
             removed?;
             return Err(fault.into());
         }
+    };
+    let is_cut_off = match end {
+        End::Told => false,
+        // Its end and the engine's were one, unless the engine is there to be asked.
+        End::Untold => told.is_err(),
+        End::CutOff => true,
     };
     let usage = usage.unwrap_or_else(|| killed(told.ok().flatten().as_ref()));
     let isolation = evidence.map(|(inside, outside)| Isolation {
@@ -56,7 +64,7 @@ pub(super) fn attend(
         host_sees: outside.program,
         nonce: outside.nonce,
     });
-    Ok(Attended { usage, isolation, lost, left })
+    Ok(Attended { usage, isolation, lost, left, is_cut_off })
 }
 
 /// Of a container that did not live to be read, the engine still knows whether memory was the reason.

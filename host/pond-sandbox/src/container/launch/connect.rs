@@ -3,11 +3,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
-use pond_wire::contained::{Kind, Order, frame};
+use pond_wire::contained::{Kernel, Kind, Order, frame};
+use pond_wire::jail::{Console, Duty};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
+use super::super::probe::Loopback;
 use super::super::relay::{Relay, RelayFault, Transit};
 use super::super::stage::Layer;
 use super::super::transfer::Incoming;
@@ -17,28 +20,34 @@ use crate::native::cgroup::Foreign;
 use crate::native::{Death, Ends, IdRange, Running, Streams};
 
 /// A container that runs, and everything that belongs to it.
-pub(super) struct Connection {
-    pub(super) container: String,
-    pub(super) image: String,
-    pub(super) streams: std::os::unix::net::UnixStream,
-    pub(super) early: Vec<u8>,
-    pub(super) pid: Pid,
-    pub(super) process: OwnedFd,
-    pub(super) groups: Foreign,
-    pub(super) order: Order,
-    pub(super) layer: Layer,
-    pub(super) range: IdRange,
-    pub(super) nonce: String,
-    pub(super) first_user: u32,
-    pub(super) incoming: Option<Incoming>,
+pub(in crate::container) struct Connection {
+    pub(in crate::container) container: String,
+    pub(in crate::container) image: String,
+    pub(in crate::container) streams: UnixStream,
+    pub(in crate::container) early: Vec<u8>,
+    pub(in crate::container) pid: Pid,
+    pub(in crate::container) process: OwnedFd,
+    pub(in crate::container) groups: Foreign,
+    pub(in crate::container) order: Order,
+    pub(in crate::container) layer: Layer,
+    pub(in crate::container) range: IdRange,
+    pub(in crate::container) nonce: String,
+    pub(in crate::container) first_user: u32,
+    pub(in crate::container) incoming: Option<Incoming>,
+    /// What a companion runs of itself.
+    pub(in crate::container) command: Vec<String>,
 }
 
 impl Container {
     pub(super) fn connect(&self, made: Connection) -> Result<Running, ContainerFault> {
-        let pipes = Pipes::new().map_err(ContainerFault::Pipes)?;
+        let wires = Wires::new(made.order.plan.console).map_err(ContainerFault::Pipes)?;
+        let Wires { ours, streams, terminal } = wires;
+        let lifeline = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| ContainerFault::Pipes(errno.into()))?;
         let (report, theirs) = pond_sys::socket::pair().map_err(ContainerFault::Pipes)?;
         let plan = &made.order.plan;
-        if !plan.doors.is_empty() {
+        // gVisor leaves the loopback of its network down; whoever goes in to open doors brings it up.
+        let is_down = self.runtime.kernel == Kernel::Gvisor && self.runtime.loopback == Loopback::Namespace;
+        if !plan.doors.is_empty() || is_down {
             self.launcher.visit(plan, theirs.as_fd(), made.process.as_fd())?;
         }
         let order = serde_json::to_vec(&made.order).map_err(ContainerFault::Request)?;
@@ -53,10 +62,11 @@ impl Container {
             pid: made.pid,
             groups: made.groups,
             report: Some(theirs),
-            lifeline: Some(pipes.lifeline.0),
-            stdin: Some(pipes.stdin.0),
-            stdout: Some(pipes.stdout.1),
-            stderr: Some(pipes.stderr.1),
+            lifeline: Some(lifeline.0),
+            stdin: Some(ours.stdin),
+            stdout: Some(ours.stdout),
+            stderr: ours.stderr,
+            terminal,
             layer: made.layer,
             start: plan.start,
             kernel: made.order.kernel,
@@ -75,28 +85,45 @@ impl Container {
             attend(relay, transit, &engine, &container, (runtime, image))
         });
         let thread = thread.map_err(ContainerFault::Pipes)?;
-        let streams = Streams { stdin: pipes.stdin.1, stdout: pipes.stdout.0, stderr: pipes.stderr.0 };
-        let ends = Ends { streams: Some(streams), lifeline: pipes.lifeline.1, report };
-        Ok(Running::contained(ends, made.process, thread, death, made.range))
+        let ends = Ends { streams, lifeline: lifeline.1, report };
+        Ok(Running::contained(ends, made.process, thread, death, made.range, Duty::Once))
     }
 }
 
-/// Both ends of the job's streams on this side: (read, write).
-struct Pipes {
-    stdin: (OwnedFd, OwnedFd),
-    stdout: (OwnedFd, OwnedFd),
-    stderr: (OwnedFd, OwnedFd),
-    lifeline: (OwnedFd, OwnedFd),
+/// Both sides of the job's streams, on this side of the container.
+pub(in crate::container) struct Wires {
+    pub(in crate::container) ours: Ours,
+    /// The supervisor's: pipes, or a terminal that is announced later.
+    pub(in crate::container) streams: Option<Streams>,
+    pub(in crate::container) terminal: Option<OwnedFd>,
 }
 
-impl Pipes {
-    /// The relay's ends do not block.
-    fn new() -> io::Result<Self> {
+/// The relay's, which do not block.
+pub(in crate::container) struct Ours {
+    pub(in crate::container) stdin: OwnedFd,
+    pub(in crate::container) stdout: OwnedFd,
+    pub(in crate::container) stderr: Option<OwnedFd>,
+}
+
+impl Wires {
+    pub(in crate::container) fn new(console: Console) -> io::Result<Self> {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
-        let (stdin, stdout, stderr, lifeline) = (pipe()?, pipe()?, pipe()?, pipe()?);
-        for end in [&stdin.0, &stdout.1, &stderr.1] {
+        let (ours, streams, terminal) = match console {
+            Console::Pipes => {
+                let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
+                let streams = Streams { stdin: stdin.1, stdout: stdout.0, stderr: stderr.0 };
+                (Ours { stdin: stdin.0, stdout: stdout.1, stderr: Some(stderr.1) }, Some(streams), None)
+            }
+            // Its size travels as a word of the supervisor's.
+            Console::Terminal { .. } => {
+                let (ours, theirs) = UnixStream::pair()?;
+                let stdin = ours.try_clone()?.into();
+                (Ours { stdin, stdout: ours.into(), stderr: None }, None, Some(theirs.into()))
+            }
+        };
+        for end in [&ours.stdin, &ours.stdout].into_iter().chain(&ours.stderr) {
             rustix::io::ioctl_fionbio(end, true)?;
         }
-        Ok(Self { stdin, stdout, stderr, lifeline })
+        Ok(Self { ours, streams, terminal })
     }
 }

@@ -22,7 +22,9 @@ pub enum ContainerFault {
         "the container backends mount the job's disk, which only root can; run pond as root, or use the native backend"
     )]
     NotRoot,
-    #[error("the container backends give a job no terminal; run it without --tty, or use the native backend")]
+    #[error(
+        "a virtual machine gives a job no terminal: nobody has seen one work there; run it without --tty, or on another backend"
+    )]
     Terminal,
     #[error(
         "the runtime {0} has a network stack of its own, into which no gateway reaches; register it with \
@@ -39,6 +41,10 @@ pub enum ContainerFault {
          by `tar -C / -c usr bin lib lib64 etc/ssl | docker import - tools`"
     )]
     NoImage,
+    #[error(
+        "a container that lasts keeps what it writes on a disk of this host, which a virtual machine and a streamed copy do not have"
+    )]
+    NoDisk,
     #[error("a virtual machine shares no directory with this host, so the job cannot have {0}")]
     Shared(String),
     #[error("pond's own executable {0} is not there any more; install it again")]

@@ -3,7 +3,7 @@
 use pond_policy::node::Node;
 use pond_policy::settings::Settings;
 use pond_wire::jail::{
-    BindKind, CheckoutView, Console, Identity, Program, RootEntry, Scratch, Start, TmpfsCap,
+    BindKind, CheckoutView, Console, Duty, Identity, Program, RootEntry, Scratch, Start, TmpfsCap,
 };
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ pub(crate) fn jail_plan() -> JailPlan {
         console: Console::Pipes,
         doors: Vec::new(),
         start: Start::AtOnce,
+        duty: Duty::Once,
     }
 }
 
@@ -56,6 +57,16 @@ fn requested(kernel: Kernel, runtime: &str) -> Value {
 }
 
 fn requested_by(kernel: Kernel, runtime: &str, transfer: Transfer, plan: &JailPlan) -> Value {
+    requested_beside(kernel, runtime, transfer, plan, None)
+}
+
+fn requested_beside(
+    kernel: Kernel,
+    runtime: &str,
+    transfer: Transfer,
+    plan: &JailPlan,
+    beside: Option<&str>,
+) -> Value {
     let block = Node::Map(vec![("profile".to_owned(), Node::text("untrusted-code-test"))]);
     let policy = pond_policy::sandbox::resolve(Some(&block), &Settings::default()).unwrap();
     let facts = Facts {
@@ -72,6 +83,7 @@ fn requested_by(kernel: Kernel, runtime: &str, transfer: Transfer, plan: &JailPl
         executable: "/opt/pond",
         job: "job",
         state: "fe-1",
+        beside,
     };
     serde_json::to_value(create(&facts).unwrap()).unwrap()
 }
@@ -188,6 +200,33 @@ fn a_machine_is_given_files_and_room_and_no_directory() {
     let request = requested_by(Kernel::Machine, "kata-fc", Transfer::Stream, &plan);
     let theirs = format!("{room},mode=0755,uid=1879049193,gid=1879049193");
     assert_eq!(request["HostConfig"]["Tmpfs"]["/workspace"], theirs);
+}
+
+/// Of the other's network it has all, and of nothing else more than any other container.
+#[test]
+fn a_companion_shares_a_network_and_nothing_else() {
+    let plan = jail_plan();
+    let request = requested_beside(Kernel::Host, "runc", Transfer::Bind, &plan, Some("0123"));
+    let mut expected = requested(Kernel::Host, "runc");
+    expected["HostConfig"]["NetworkMode"] = json!("container:0123");
+    expected["NetworkDisabled"] = json!(false);
+    expected["Hostname"] = json!("");
+    assert_eq!(request, expected);
+}
+
+#[test]
+fn a_job_with_a_terminal_has_an_instance_of_its_own() {
+    let mut plan = jail_plan();
+    plan.console = Console::Terminal { rows: 24, columns: 80 };
+    for (kernel, runtime) in [(Kernel::Host, "runc"), (Kernel::Gvisor, "runsc")] {
+        let mut expected = requested(kernel, runtime);
+        expected["HostConfig"]["Tmpfs"].as_object_mut().unwrap().remove("/dev/pts");
+        if kernel == Kernel::Host {
+            let hung = bound("/state/scratch/.job.stage/terminals", "/dev/pts", false);
+            expected["HostConfig"]["Mounts"].as_array_mut().unwrap().push(hung);
+        }
+        assert_eq!(requested_by(kernel, runtime, Transfer::Bind, &plan), expected);
+    }
 }
 
 #[test]

@@ -49,6 +49,7 @@ impl Scene {
             stdin: None,
             stdout: Some(to_stdout),
             stderr: None,
+            terminal: None,
             layer: Layer { upper: nothing(), view: nothing() },
             start: Start::AtOnce,
             kernel: Kernel::Host,

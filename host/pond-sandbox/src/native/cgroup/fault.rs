@@ -84,7 +84,7 @@ pub enum CgroupFault {
     NotDelegated { directory: PathBuf, remedy: Remedy, source: Errno },
     #[error("{} holds other processes, so it cannot hand out limits; {remedy}", .directory.display())]
     Occupied { directory: PathBuf, remedy: Remedy },
-    #[error("a job group's name is 1 to 64 of a-z, 0-9 and -")]
+    #[error("a job group's name is 1 to 80 of a-z, 0-9 and -")]
     BadName,
     #[error("cannot make the group {}", .group.display())]
     Create { group: PathBuf, source: Errno },

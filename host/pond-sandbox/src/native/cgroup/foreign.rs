@@ -154,6 +154,7 @@ mod tests {
             memory: Memory::parse("64m").unwrap(),
             cpus: Cpus::parse("1.5").unwrap(),
             pids: Pids::parse("100").unwrap(),
+            disk_rate: None,
         }
     }
 

@@ -114,6 +114,15 @@ impl CgroupHost {
         &self.hierarchies
     }
 
+    /// Whether the groups of jobs have files that limit their disk.
+    pub(super) fn hands_down_io(&self) -> bool {
+        let handed = |hierarchy: &Arc<Hierarchy>| {
+            files::get(hierarchy.directory.as_fd(), "cgroup.subtree_control")
+                .is_ok_and(|handed| handed.split_ascii_whitespace().any(|name| name == "io"))
+        };
+        self.hierarchies.iter().any(handed)
+    }
+
     pub const fn mode(&self) -> Mode {
         self.mode
     }
@@ -131,7 +140,7 @@ impl CgroupHost {
     /// Makes the one group that a job's first process has to be born in, where there is one.
     pub fn begin(&self, name: &str, limits: &CgroupLimits) -> Result<Birthplace, CgroupFault> {
         let sound = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if !(1..=64).contains(&name.len()) || !name.bytes().all(sound) {
+        if !(1..=80).contains(&name.len()) || !name.bytes().all(sound) {
             return Err(CgroupFault::BadName);
         }
         let mut job = JobCgroup::none(name);

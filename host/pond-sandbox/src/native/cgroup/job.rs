@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, mkdirat, unlinkat};
+use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
 use rustix::io::Errno;
 
+use super::disk_rate::DiskRate;
 use super::fault::CgroupFault;
 use super::host::{Duty, Hierarchy};
 use super::settings::{self, Absent, CgroupLimits, Setting};
@@ -24,6 +25,7 @@ use super::{PREFIX, files, signal};
 pub struct JobCgroup {
     directory_name: String,
     groups: Vec<Group>,
+    disk_rate: Option<DiskRate>,
 }
 
 /// The groups of a job of which only that is made in which its first process is born.
@@ -56,7 +58,7 @@ pub struct Entry<'a> {
 impl JobCgroup {
     /// No group yet.
     pub(super) fn none(name: &str) -> Self {
-        Self { directory_name: directory_name(name), groups: Vec::new() }
+        Self { directory_name: directory_name(name), groups: Vec::new(), disk_rate: None }
     }
 
     /// Makes the groups of these hierarchies, limits set and seen to hold. On any fault dropping this removes what was made.
@@ -66,6 +68,7 @@ impl JobCgroup {
         limits: &CgroupLimits,
     ) -> Result<(), CgroupFault> {
         let first = self.groups.len();
+        self.disk_rate = limits.disk_rate;
         for hierarchy in hierarchies {
             self.groups.push(Group::make(hierarchy, &self.directory_name)?);
         }
@@ -73,6 +76,18 @@ impl JobCgroup {
             group.limit(&self.directory_name, limits)?;
         }
         Ok(())
+    }
+
+    /// Holds the job to its rate on the disk of its own as well, which is there only once it is being launched: what it writes is
+    /// charged to its group there, and on the disk below to whoever made the image.
+    pub fn hold_disk(&self, on: BorrowedFd<'_>) -> Result<(), CgroupFault> {
+        let Some(rate) = self.disk_rate else { return Ok(()) };
+        let unread = |source| CgroupFault::Read { file: self.display_path(), source };
+        let device = fstat(on).map_err(unread)?.st_dev;
+        let whole = self.groups.iter().filter(|group| group.hierarchy.duty == Duty::Everything);
+        whole
+            .into_iter()
+            .try_for_each(|group| group.set(&self.directory_name, vec![settings::disk(rate.on(device))]))
     }
 
     pub fn entry(&self) -> Entry<'_> {
@@ -282,7 +297,7 @@ pub(super) fn host_swaps() -> bool {
 
 /// Ends and removes the groups a record names, wherever the process that made them stood.
 pub fn reclaim(directories: &[PathBuf]) -> Result<(), CgroupFault> {
-    let mut job = JobCgroup { directory_name: String::new(), groups: Vec::new() };
+    let mut job = JobCgroup { directory_name: String::new(), groups: Vec::new(), disk_rate: None };
     for path in directories {
         match orphan(path) {
             Ok((name, group)) if job.groups.is_empty() || job.directory_name == name => {

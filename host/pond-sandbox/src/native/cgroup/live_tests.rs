@@ -14,10 +14,14 @@ use std::time::{Duration, Instant};
 use pond_policy::limits::{Cpus, Memory, Pids};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 use super::host::own_layout;
 use super::layout::Layout;
-use super::{CgroupFault, CgroupHost, CgroupLimits, Entry, JobCgroup, Mode, Usage, delegate, reclaim};
+use super::{
+    CgroupFault, CgroupHost, CgroupLimits, Entry, Foreign, JobCgroup, Mode, NoDiskRate, Usage, delegate,
+    reclaim,
+};
 
 fn unique(label: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -29,6 +33,7 @@ fn limits(memory: &str, cpus: &str, pids: &str) -> CgroupLimits {
         memory: Memory::parse(memory).unwrap(),
         cpus: Cpus::parse(cpus).unwrap(),
         pids: Pids::parse(pids).unwrap(),
+        disk_rate: None,
     }
 }
 
@@ -106,6 +111,41 @@ fn memory_is_capped_and_the_kill_is_counted() {
         let usage = roomy.usage().unwrap();
         assert_eq!(usage.oom_kills, Some(0));
         roomy.remove().unwrap();
+    }
+}
+
+/// Writes until it is on the disk, and says how many milliseconds that took.
+const WRITE_3_MB: &str = "import os, sys, time
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+begun = time.monotonic()
+os.write(file, bytes(3 << 20))
+os.fsync(file)
+print(int((time.monotonic() - begun) * 1000))";
+
+/// Only v2 holds what goes through the page cache, so only there it is promised.
+#[test]
+fn the_disk_is_shared_out_where_it_can_be_and_elsewhere_that_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    for host in hosts() {
+        let rate = host.disk_rate(directory.path(), 1 << 20);
+        if host.mode() != Mode::V2 {
+            assert_eq!(rate, Err(NoDiskRate::Legacy));
+            continue;
+        }
+        let slow = CgroupLimits { disk_rate: Some(rate.unwrap()), ..wide() };
+        // A file of its own each: the kernel goes on charging what is written to one to the group that wrote it first.
+        let milliseconds = |limits: &CgroupLimits, name: &str| {
+            let script = format!("python3 -c '{WRITE_3_MB}' {}", directory.path().join(name).display());
+            let job = host.create(&unique("disk"), limits).unwrap();
+            let said = run(&job, &script);
+            job.remove().unwrap();
+            said.parse::<u64>().unwrap_or_else(|fault| panic!("{fault}: {said:?}"))
+        };
+        let (held, free) = (milliseconds(&slow, "slow"), milliseconds(&wide(), "free"));
+        assert!(held >= 1500 && free < held / 2, "{held} ms at 1 MiB/s, {free} ms without a limit");
+        // A place that is no disk is no reason to say that it is held.
+        let nowhere = host.disk_rate(Path::new("/proc"), 1);
+        assert!(matches!(nowhere, Err(NoDiskRate::NoDisk(_))), "{nowhere:?}");
     }
 }
 
@@ -351,7 +391,7 @@ fn a_user_can_limit_jobs_in_what_root_handed_over() {
 #[test]
 fn names_are_plain() {
     let host = CgroupHost::detect().unwrap();
-    let long = "a".repeat(65);
+    let long = "a".repeat(81);
     for name in ["", "a/b", "..", "a.b", "A", "a b", "a\n", "ü", long.as_str()] {
         assert!(matches!(host.create(name, &wide()), Err(CgroupFault::BadName)), "{name:?}");
     }
@@ -416,4 +456,26 @@ fn a_smaller_limit_around_is_noticed_and_is_the_one_that_kills() {
     let usage = job.usage().unwrap();
     assert!(usage.oom_kills >= Some(1), "{usage:?}");
     job.remove().unwrap();
+}
+
+/// The groups of a container are read as this host has them, v1 or v2: the kernel's own files, by a process inside.
+#[test]
+fn what_holds_a_strangers_process_is_the_kernels_word() {
+    let (name, held) = (unique("foreign"), limits("64m", "1.5", "100"));
+    let group = CgroupHost::detect().unwrap().create(&name, &held).unwrap();
+    let mut child = start_and_wait_for_line(&group, "echo in; exec sleep 1000");
+    let pid = Pid::from_child(&child);
+    assert!(Foreign::of(pid, "another-container").unwrap().is_none());
+    let foreign = Foreign::of(pid, &name).unwrap().unwrap();
+    foreign.hold(&held, 0).unwrap();
+    for other in [limits("32m", "1.5", "100"), limits("64m", "1", "100"), limits("64m", "1.5", "99"), wide()]
+    {
+        let fault = foreign.hold(&other, 0).unwrap_err();
+        assert!(matches!(fault, CgroupFault::NotTaken { .. }), "{other:?}: {fault}");
+    }
+    assert!(matches!(foreign.hold(&held, 1), Err(CgroupFault::NotTaken { .. })));
+    assert!(foreign.usage().unwrap().memory_peak_bytes > Some(0));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    group.remove().unwrap();
 }

@@ -7,6 +7,7 @@
 
 mod around;
 mod delegate;
+mod disk_rate;
 mod fault;
 mod files;
 mod foreign;
@@ -23,6 +24,7 @@ mod live_tests;
 
 pub use around::Around;
 pub use delegate::delegate;
+pub use disk_rate::{DiskRate, NoDiskRate};
 pub use fault::{CgroupFault, Controller, Remedy};
 pub(crate) use foreign::{Foreign, kill_all_in};
 pub use host::{CgroupHost, Mode};

@@ -4,6 +4,7 @@
 
 use pond_policy::limits::{Cpus, Memory, Pids};
 
+use super::disk_rate::DiskRate;
 use super::fault::Controller;
 
 /// What a job may use.
@@ -12,6 +13,8 @@ pub struct CgroupLimits {
     pub memory: Memory,
     pub cpus: Cpus,
     pub pids: Pids,
+    /// Where the host can hold it.
+    pub disk_rate: Option<DiskRate>,
 }
 
 /// One file to write.
@@ -29,6 +32,8 @@ pub(super) enum Expect {
     Same,
     /// The kernel rounds bytes down to whole pages; less is not weaker.
     AtMost,
+    /// A table: one of its lines begins so.
+    Line,
 }
 
 /// What it means that the file is not there.
@@ -46,13 +51,20 @@ const PERIOD: u64 = 100_000;
 
 pub(super) fn unified(limits: &CgroupLimits) -> Vec<Setting> {
     let quota = quota(limits.cpus);
-    vec![
+    let disk = limits.disk_rate.map(disk);
+    let always = [
         Setting { expect: Expect::AtMost, ..exactly("memory.max", limits.memory.bytes()) },
         Setting { absent: Absent::WithoutSwap { instead: None }, ..exactly("memory.swap.max", 0) },
         exactly("memory.oom.group", 1),
         exactly("cpu.max", format!("{quota} {PERIOD}")),
         exactly("pids.max", limits.pids.get()),
-    ]
+    ];
+    always.into_iter().chain(disk).collect()
+}
+
+/// What one disk gives the job.
+pub(super) fn disk(rate: DiskRate) -> Setting {
+    Setting { expect: Expect::Line, ..exactly("io.max", rate) }
 }
 
 pub(super) fn legacy(controller: Controller, limits: &CgroupLimits) -> Vec<Setting> {
@@ -85,6 +97,7 @@ impl Setting {
     pub(super) fn taken(&self, found: &str) -> bool {
         match self.expect {
             Expect::Same => found == self.value,
+            Expect::Line => found.lines().any(|line| line.starts_with(&format!("{} ", self.value))),
             Expect::AtMost => match (found.parse::<u64>(), self.value.parse::<u64>()) {
                 (Ok(found), Ok(wanted)) => found <= wanted,
                 (Ok(_) | Err(_), _) => false,
@@ -102,6 +115,7 @@ mod tests {
             memory: Memory::parse("64m").unwrap(),
             cpus: Cpus::parse("1.5").unwrap(),
             pids: Pids::parse("128").unwrap(),
+            disk_rate: None,
         }
     }
 

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::process::getpid;
 
 use super::fault::{CgroupFault, Remedy};
-use super::files;
 use super::host::{LIMITED, writable};
 use super::layout::Place;
+use super::{disk_rate, files};
 
 /// The leaf for pond's own processes, beside the groups of jobs.
 const SUPERVISOR: &str = "pond-supervisor";
@@ -48,6 +48,9 @@ fn prepare(path: &Path, whole: bool, uid: u32) -> Result<(OwnedFd, PathBuf), Cgr
     }
     let handed_down = files::get(directory.as_fd(), "cgroup.subtree_control").map_err(refused)?;
     if LIMITED.into_iter().all(|controller| lists(&handed_down, controller.name())) {
+        if !lists(&handed_down, "io") {
+            disk_rate::hand_down(directory.as_fd(), &offered);
+        }
         return Ok((directory, path));
     }
     match hand_down(directory.as_fd()) {
@@ -60,6 +63,7 @@ fn prepare(path: &Path, whole: bool, uid: u32) -> Result<(OwnedFd, PathBuf), Cgr
         }
         Err(source) => return Err(refused(source)),
     }
+    disk_rate::hand_down(directory.as_fd(), &offered);
     Ok((directory, path))
 }
 

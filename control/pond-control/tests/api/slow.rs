@@ -1,0 +1,70 @@
+//! Clients that take their time: each is let go when its time is up, whatever it trickles, and nobody else waits for them.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::client::{open, parse};
+use super::world::{Set, World, on_sqlite};
+
+/// Longer than a head may take, and than a body may.
+const HEAD: std::ops::Range<Duration> = Duration::from_secs(5)..Duration::from_secs(25);
+const BODY: std::ops::Range<Duration> = Duration::from_secs(20)..Duration::from_secs(60);
+
+/// Sends this at once, then a byte twice a second, until the other end is done with it; how long that took and what it said.
+fn trickle(at: SocketAddr, first: &str, byte: &[u8]) -> (Duration, Vec<u8>) {
+    let started = Instant::now();
+    let mut stream = open(at);
+    stream.write_all(first.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut said = Vec::new();
+    let mut piece = [0; 4096];
+    while started.elapsed() < Duration::from_secs(80) {
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => said.extend_from_slice(&piece[..read]),
+            Err(fault) if fault.kind() == std::io::ErrorKind::WouldBlock => {
+                if stream.write_all(byte).is_err() {
+                    break;
+                }
+            }
+            Err(_reset) => break,
+        }
+    }
+    (started.elapsed(), said)
+}
+
+#[test]
+fn who_is_slow_is_let_go_and_holds_nobody_up() {
+    on_sqlite(|start: &dyn Fn(Set) -> World| {
+        let world = start(Set::default());
+        let at = world.address;
+        let bearer = world.admin.clone();
+        let silent = std::thread::spawn(move || trickle(at, "", b""));
+        let head =
+            std::thread::spawn(move || trickle(at, "GET /healthz HTTP/1.1\r\nHost: pond\r\nX: ", b"x"));
+        let body = std::thread::spawn(move || {
+            let head = "POST /v1/preflight HTTP/1.1\r\nHost: pond\r\nContent-Type: application/json\r\n";
+            trickle(
+                at,
+                &format!("{head}Authorization: Bearer {bearer}\r\nContent-Length: 1000\r\n\r\n"),
+                b" ",
+            )
+        });
+        let meanwhile = Instant::now();
+        while !body.is_finished() {
+            let asked = Instant::now();
+            assert_eq!(world.ask("GET", "/v1/runs", None).status, 200);
+            assert!(asked.elapsed() < Duration::from_secs(5), "waited {:?}", asked.elapsed());
+            assert!(meanwhile.elapsed() < Duration::from_secs(90));
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        for slow in [silent, head] {
+            let (took, said) = slow.join().unwrap();
+            assert!(HEAD.contains(&took), "{took:?}: {}", String::from_utf8_lossy(&said));
+        }
+        let (took, said) = body.join().unwrap();
+        assert!(BODY.contains(&took), "{took:?}: {}", String::from_utf8_lossy(&said));
+        assert_eq!(parse(&said).problem(), "request_timeout");
+    });
+}

@@ -1,0 +1,148 @@
+//! What is on its way to the host: a bounded queue, and a copy of all that is in it in memory the host holds too. Zone: host.
+//!
+//! Invariant: whoever was told that an event has a place may act on it. A gateway that is killed the moment after has lost
+//! nothing, since the host reads from the journal what it was not sent; without room there, or without a host, there is no
+//! place.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pond_wire::gateway::{Event, journal};
+use tokio::sync::mpsc;
+
+/// The host is gone, so nothing may go on unrecorded.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host takes no more records")]
+pub(crate) struct Gone;
+
+/// Where events are put.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox {
+    queue: mpsc::Sender<Told>,
+    journal: Arc<Journal>,
+}
+
+/// An event as it travels.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) line: Vec<u8>,
+    pub(crate) urgency: Urgency,
+    /// In the journal, for as long as the event is not sent.
+    _slot: Option<Slot>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    AtOnce,
+    /// It may wait for others to travel with.
+    InCompany,
+}
+
+/// Memory of the host's for all that is on its way.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The last event's number.
+    number: u64,
+    /// The lowest comes first: a gateway with little on its way touches little memory.
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    journal: Arc<Journal>,
+    at: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new(queue: mpsc::Sender<Told>, journal: File) -> Self {
+        Self { queue, journal: Journal::new(journal) }
+    }
+
+    /// Puts an event into the queue, if there is a place.
+    pub(crate) fn try_put(&self, event: &Event) -> Result<(), Gone> {
+        let place = self.queue.try_reserve().map_err(|_| Gone)?;
+        place.send(self.journal.told(event)?);
+        Ok(())
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn put(&self, event: &Event) -> Result<(), Gone> {
+        let place = self.queue.reserve().await.map_err(|_| Gone)?;
+        place.send(self.journal.told(event)?);
+        Ok(())
+    }
+}
+
+impl Told {
+    /// Some last word, which is sent before anything else is done.
+    pub(crate) fn last(event: &Event) -> Result<Self, serde_json::Error> {
+        Ok(Self { line: line(event)?, urgency: Urgency::AtOnce, _slot: None })
+    }
+}
+
+fn line(event: &Event) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+impl Journal {
+    fn new(file: File) -> Arc<Self> {
+        let free = (0..journal::SLOTS).rev().collect();
+        Arc::new(Self { file, state: Mutex::new(State { number: 0, free }) })
+    }
+
+    /// Writes an event down, for as long as it is on its way.
+    fn told(self: &Arc<Self>, event: &Event) -> Result<Told, Gone> {
+        let line = line(event).map_err(|_| Gone)?;
+        let slot = self.write(&line).ok_or(Gone)?;
+        let urgency = match event {
+            Event::Closed(_) => Urgency::InCompany,
+            Event::Serving
+            | Event::Failed { .. }
+            | Event::Refused(_)
+            | Event::Flood { .. }
+            | Event::Looked(_)
+            | Event::Opened(_)
+            | Event::Model(_)
+            | Event::Short { .. }
+            | Event::ShortBytes { .. }
+            | Event::RulesReplaced
+            | Event::RulesRefused { .. }
+            | Event::Host(_)
+            | Event::ModelTotals(_)
+            | Event::Summary(_) => Urgency::AtOnce,
+        };
+        Ok(Told { line, urgency, _slot: Some(slot) })
+    }
+
+    fn write(self: &Arc<Self>, line: &[u8]) -> Option<Slot> {
+        let (number, at) = {
+            let mut state = self.state();
+            (state.number + 1, state.free.pop()?)
+        };
+        let slot = Slot { journal: Arc::clone(self), at };
+        let place = u64::try_from(at.checked_mul(journal::SLOT_BYTES)?).ok()?;
+        self.file.write_all_at(&journal::entry(number, line)?, place).ok()?;
+        // Only what is written is numbered: the host counts what it hears.
+        self.state().number = number;
+        Some(slot)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.journal.state().free.push(self.at);
+    }
+}

@@ -1,0 +1,312 @@
+//! The life of a keeper: brings its sandbox up, stays with it, brings it up again when something of it dies, and leaves a stopped
+//! sandbox or none.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pond_policy::life::{Event, Operation, State};
+use pond_policy::operator::Operator;
+use pond_sandbox::native::Serving;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::hub::{Hub, Wish};
+use super::journal::{Detail, JournalFault};
+use super::protocol::{self, Answer, Kind, Refusal, Request};
+use super::raise::{self, Ground, Up};
+use super::{Accepted, Told, copy, desk, exec, ports};
+use crate::output::REFUSED;
+use crate::run::Begun;
+use crate::{operator, settings};
+
+/// A sandbox that does not run for this long in all, between times when it did, is left stopped.
+const CRASH_LOOP: Duration = Duration::from_secs(300);
+/// One that ran for this long has not crashed because of how it was made.
+const STABLE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+const STACK: usize = 256 << 10;
+
+/// Why a sandbox that ran runs no more.
+enum Why {
+    Wished(Wish),
+    Idle,
+    Crashed(&'static str),
+}
+
+/// To the end of the sandbox, or until it is stopped.
+pub(super) fn keep(accepted: Accepted, mut asker: UnixStream, launcher: Begun) -> ExitCode {
+    let Accepted { hub, listeners, lock, is_new } = accepted;
+    let told = Told::Accepted { id: hub.place.id().to_owned(), sequence: hub.sequence() };
+    if let Err(_gone) = protocol::say(&mut asker, &told) {}
+    let kept = Keeper { hub: &hub, asker: Some(asker), is_new }.run(launcher, listeners);
+    if let Err(_nobody_calls_any_more) = desk::close(hub.place.directory()) {}
+    let cleared = match hub.now() {
+        State::Deleting => remove(&hub, &lock),
+        State::Failed => hub.place.clear(&lock).map_err(anyhow::Error::from),
+        State::Pending | State::Ready | State::Stopped | State::Deleted => Ok(()),
+    };
+    match kept.and(cleared) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_whoever_looks_next_settles_it) => ExitCode::from(REFUSED),
+    }
+}
+
+fn remove(hub: &Hub, lock: &super::Lock) -> anyhow::Result<()> {
+    hub.place.clear(lock)?;
+    hub.note(Event::Deleted, Detail::default())?;
+    Ok(())
+}
+
+struct Keeper<'a> {
+    hub: &'a Arc<Hub>,
+    /// Whoever waits for it to be ready.
+    asker: Option<UnixStream>,
+    is_new: bool,
+}
+
+impl Keeper<'_> {
+    fn run(mut self, launcher: Begun, listeners: Vec<(std::net::TcpListener, u16)>) -> anyhow::Result<()> {
+        let called = desk::open(self.hub.place.directory())?;
+        answer_calls(self.hub, called)?;
+        ports::serve(self.hub, listeners)?;
+        let operator = operator::load().map_err(|_| anyhow::anyhow!("this host's pond.toml"));
+        let operator = match operator {
+            Ok(operator) => operator,
+            Err(fault) => return self.failed(&fault),
+        };
+        let mut launcher = Some(launcher);
+        let mut down_since: Option<Instant> = None;
+        let mut pause = Duration::from_millis(50);
+        loop {
+            let raised = self.raise(&operator, launcher.take().unwrap_or_else(raise::launcher));
+            let mut up = match raised {
+                Ok(up) => up,
+                Err(fault) if self.hub.has_started() && down_since.is_some() => {
+                    if !self.try_again(&mut down_since, &mut pause, &format!("{fault:#}"))? {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Err(fault) => return self.failed(&fault),
+            };
+            self.is_new = false;
+            let since = Instant::now();
+            self.ready()?;
+            up.accompany(self.hub);
+            let why = self.stay(&up)?;
+            if since.elapsed() >= STABLE {
+                (down_since, pause) = (None, Duration::from_millis(50));
+            }
+            let taken_down = match self.hub.withdraw() {
+                Some(serving) => up.take_down(serving, &self.hub.place.image()),
+                None => Ok(()),
+            };
+            match why {
+                Why::Wished(Wish::Stop) => {
+                    self.hub.note(Event::Stopped, Detail::because("asked", "somebody stopped it"))?;
+                    return taken_down;
+                }
+                Why::Wished(Wish::Delete) => {
+                    self.hub.note(Event::Deleting, Detail::because("asked", "somebody removed it"))?;
+                    return taken_down;
+                }
+                Why::Idle => {
+                    self.hub.note(Event::Stopped, Detail::because("idle", "nobody used it"))?;
+                    return taken_down;
+                }
+                Why::Crashed(what) => {
+                    self.hub.note(Event::Crashed, Detail::because("crashed", what))?;
+                    taken_down?;
+                    if !self.try_again(&mut down_since, &mut pause, what)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn raise(&self, operator: &Operator, launcher: Begun) -> anyhow::Result<Up> {
+        let resolvers = settings::resolvers().map_err(|_| anyhow::anyhow!("this host's name servers"))?;
+        let ground = Ground {
+            place: &self.hub.place,
+            spec: &self.hub.spec,
+            state: &self.hub.state,
+            operator,
+            resolvers: &resolvers,
+            is_new: self.is_new,
+        };
+        let (up, serving) = ground.raise(launcher)?;
+        self.hub.serve(serving);
+        Ok(up)
+    }
+
+    fn ready(&mut self) -> Result<(), JournalFault> {
+        self.hub.note(Event::Started, Detail::default())?;
+        if let Some(mut asker) = self.asker.take() {
+            let told = Told::Ready { sequence: self.hub.sequence() };
+            if let Err(_gone) = protocol::say(&mut asker, &told) {}
+        }
+        Ok(())
+    }
+
+    /// It could not be made, or not be started again.
+    fn failed(&mut self, fault: &anyhow::Error) -> anyhow::Result<()> {
+        let (event, code) = match self.hub.has_started() {
+            false => (Event::CreateFailed, "sandbox_failed"),
+            true => (Event::ResumeFailed, "resume_failed"),
+        };
+        let message = format!("{fault:#}");
+        self.hub.note(event, Detail::because(code, message.clone()))?;
+        if let Some(mut asker) = self.asker.take() {
+            let told = Told::Refused(Refusal::new(code, message));
+            if let Err(_gone) = protocol::say(&mut asker, &told) {}
+        }
+        Ok(())
+    }
+
+    /// Whether a sandbox that crashed may be started once more, after a pause in which somebody may say no.
+    fn try_again(
+        &self,
+        down_since: &mut Option<Instant>,
+        pause: &mut Duration,
+        why: &str,
+    ) -> anyhow::Result<bool> {
+        let since = *down_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= CRASH_LOOP {
+            let reason = format!("it did not stay up for {} s: {why}", STABLE.as_secs());
+            self.hub.note(Event::Stopped, Detail::because("crash_loop", reason))?;
+            return Ok(false);
+        }
+        let left = Timespec::try_from(*pause)?;
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        match poll(&mut [PollFd::from_borrowed_fd(self.hub.bell(), PollFlags::IN)], Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        match self.hub.wished() {
+            None => Ok(true),
+            Some(Wish::Stop) => {
+                self.hub.note(Event::Stopped, Detail::because("asked", "somebody stopped it"))?;
+                Ok(false)
+            }
+            Some(Wish::Delete) => {
+                self.hub.note(Event::Deleting, Detail::because("asked", "somebody removed it"))?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// While it runs.
+    fn stay(&self, up: &Up) -> anyhow::Result<Why> {
+        let hub = self.hub;
+        let pid_one = hub.ask(|serving: &Serving| Ok(serving.as_fd().try_clone_to_owned()))??;
+        loop {
+            let mut fds = vec![
+                PollFd::new(&pid_one, PollFlags::IN),
+                PollFd::from_borrowed_fd(hub.bell(), PollFlags::IN),
+            ];
+            fds.extend(up.gateway_end().map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
+            let left = if hub.is_used() { None } else { hub.idle_left() };
+            // While somebody uses it, whoever ends a use starts the clock; it is looked at again then.
+            let left = left.or_else(|| hub.spec.idle_ttl.duration());
+            let left = left.map(|left| left + Duration::from_millis(1));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut fds, left.as_ref()) {
+                Err(Errno::INTR) => continue,
+                ready => drop(ready?),
+            }
+            let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+            let (said, wished, gateway) =
+                (ready.next() == Some(true), ready.next() == Some(true), ready.next() == Some(true));
+            if said && !hub.pass_on().unwrap_or(false) {
+                return Ok(Why::Crashed("pid 1 of the sandbox ended"));
+            }
+            if wished && let Some(wish) = hub.wished() {
+                return Ok(Why::Wished(wish));
+            }
+            if gateway {
+                return Ok(Why::Crashed("the sandbox's gateway ended"));
+            }
+            if !hub.is_used() && hub.idle_left().is_some_and(|left| left.is_zero()) {
+                return Ok(Why::Idle);
+            }
+        }
+    }
+}
+
+/// Hears callers from now on, each by a thread of its own.
+fn answer_calls(hub: &Arc<Hub>, called: OwnedFd) -> std::io::Result<()> {
+    let hub = Arc::clone(hub);
+    let listen = move || {
+        while let Ok(visitor) = desk::visitor(&called) {
+            let Some(visitor) = visitor else { continue };
+            let hub = Arc::clone(&hub);
+            let answer = std::thread::Builder::new().stack_size(STACK).spawn(move || answer(&hub, visitor));
+            // Without a thread to be had the caller is turned away.
+            if let Err(_busy) = answer {}
+        }
+    };
+    std::thread::Builder::new().stack_size(STACK).name("calls".to_owned()).spawn(listen).map(drop)
+}
+
+fn answer(hub: &Arc<Hub>, mut caller: UnixStream) {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    if caller.set_read_timeout(Some(PATIENCE)).is_err() {
+        return;
+    }
+    let Ok((request, descriptors)) = hear(&caller) else { return };
+    let answer = match request {
+        Request::Status => Answer::Status(hub.status()),
+        Request::Exec(wanted) => {
+            if caller.set_read_timeout(None).is_ok() {
+                exec::exec(hub, wanted, caller);
+            }
+            return;
+        }
+        Request::Cancel { exec } => done(hub.cancel(exec)),
+        Request::Stop => done(end(hub, Operation::Stop, Wish::Stop)),
+        Request::Delete => done(end(hub, Operation::Delete, Wish::Delete)),
+        Request::CopyIn { target } => copied(hub, copy::bring_in(hub, &target, descriptors)),
+        Request::CopyOut { source, name, most } => {
+            copied(hub, copy::take_out(hub, (&source, &name), most, descriptors))
+        }
+    };
+    if let Err(_gone) = protocol::say(&mut caller, &answer) {}
+}
+
+fn copied(hub: &Hub, done: Result<copy::Done, Refusal>) -> Answer {
+    match done {
+        Err(refusal) => Answer::Refused(refusal),
+        Ok(done) => {
+            if let Err(_over) = hub.note(Event::Copied, Detail::default()) {}
+            Answer::Copied { entries: done.entries, bytes: done.bytes, skipped: done.skipped }
+        }
+    }
+}
+
+fn done(result: Result<(), Refusal>) -> Answer {
+    result.map_or_else(Answer::Refused, |()| Answer::Done)
+}
+
+/// Asked for, and done soon: the events say when.
+fn end(hub: &Hub, operation: Operation, wish: Wish) -> Result<(), Refusal> {
+    hub.permit(operation)?;
+    hub.wish(wish);
+    Ok(())
+}
+
+/// The request, and the descriptors that came with it.
+fn hear(caller: &UnixStream) -> std::io::Result<(Request, Vec<OwnedFd>)> {
+    let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
+    // Descriptors arrive with the first byte, and nothing after the request may be taken from what follows it.
+    let mut first = [0];
+    let (length, descriptors) = pond_sys::socket::receive(caller.as_fd(), &mut first)?;
+    let mut rest = std::io::Read::chain(first.get(..length).unwrap_or_default(), caller);
+    match protocol::read_frame(&mut rest)? {
+        Some((Kind::Say, text)) => Ok((serde_json::from_slice(&text).map_err(|_| invalid())?, descriptors)),
+        Some(_) | None => Err(invalid()),
+    }
+}
