@@ -124,7 +124,7 @@ pub enum Kind {
     Taken,
     /// From pid 1: more of the [`crate::tree`] that the job left, after the last report.
     Kept,
-    /// To pid 1 that serves: run an [`Exec`]. This frame and those below begin with the number of the exec they are about.
+    /// To pid 1 that serves: run a program. This frame and those below begin with the number of the exec they are about.
     ExecStart,
     ExecInput,
     ExecInputEnd,
