@@ -6,10 +6,13 @@ use anyhow::Result;
 
 use crate::run::Invocation;
 
+/// What many machines have from elsewhere: the package, and the program of it that is called.
+const ELSEWHERE: [(&str, &str); 3] = [("default-jdk-headless", "javac"), ("nodejs", "node"), ("npm", "npm")];
+
 /// Installs what is missing of `packages`: each with what calls it.
 pub(crate) fn install(root: &Path, log: &Path, packages: &[(&str, &str)]) -> Result<()> {
     let missing: Vec<&str> =
-        packages.iter().map(|(name, _)| *name).filter(|name| !is_installed(root, name)).collect();
+        packages.iter().map(|(name, _)| *name).filter(|name| !is_there(root, name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -20,7 +23,11 @@ pub(crate) fn install(root: &Path, log: &Path, packages: &[(&str, &str)]) -> Res
     quietly(&[&install[..], &missing[..]].concat())?.logged(log)
 }
 
-fn is_installed(root: &Path, package: &str) -> bool {
+fn is_there(root: &Path, package: &str) -> bool {
     let query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package];
-    Invocation::new(root, &query).capture().is_ok_and(|status| status == "installed")
+    let is_installed = Invocation::new(root, &query).capture().is_ok_and(|status| status == "installed");
+    let found = |program: &str| {
+        Invocation::new(root, &["sh", "-c", &format!("command -v {program}")]).capture().is_ok()
+    };
+    is_installed || ELSEWHERE.iter().any(|(other, program)| *other == package && found(program))
 }

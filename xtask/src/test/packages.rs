@@ -6,17 +6,20 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 25] = [
+const PACKAGES: [(&str, &str); 28] = [
     ("btrfs-progs", "mkfs.btrfs, for a filesystem on which a snapshot shares its blocks"),
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
     ("ca-certificates", "a client with nobody to trust fails too early to test"),
     ("curl", "a client of the test internet"),
+    ("default-jdk-headless", "a client of the test internet"),
     ("docker.io", "an engine of the tests' own, for jobs in containers"),
     ("e2fsprogs", "mkfs.ext4, for the size-capped layer a job writes to"),
     ("g++", "libFuzzer's runtime is C++"),
     ("git", "checkouts that tests make and jobs work in"),
     ("iproute2", "the test internet's links, and a look into a sandbox's network from outside"),
+    ("nodejs", "a client of the test internet, and what others run on"),
+    ("npm", "a client of the test internet, and what brings others"),
     ("openssl", "the test internet's certificates"),
     ("postgresql", "the store's tests start one of their own"),
     ("python3", "the oracles, and an interpreter for jobs"),
@@ -34,16 +37,11 @@ const PACKAGES: [(&str, &str); 25] = [
     ("xz-utils", "unpacks modules of the emulated machine's kernel"),
 ];
 
-/// Clients of the test internet that many machines have from elsewhere: program, and the package that brings it.
-const PROGRAMS: [(&str, &str); 3] = [("javac", "default-jdk-headless"), ("node", "nodejs"), ("npm", "npm")];
-
 /// The last Claude Code that is one file of JavaScript: 45 MB, where later ones bring a runtime of 230.
 const CLAUDE_CODE: (&str, &str) = ("@anthropic-ai/claude-code", "2.1.87");
 
 pub(super) fn install(shop: &Shop) -> Result<()> {
-    let missing = PROGRAMS.into_iter().filter(|(program, _)| !is_there(shop, program));
-    let missing = missing.map(|(program, package)| (package, program));
-    debian::install(&shop.root, &shop.log, &PACKAGES.into_iter().chain(missing).collect::<Vec<_>>())?;
+    debian::install(&shop.root, &shop.log, &PACKAGES)?;
     claude_code(shop)
 }
 
@@ -56,8 +54,4 @@ fn claude_code(shop: &Shop) -> Result<()> {
     let (place, wanted) = (place.to_string_lossy(), format!("{package}@{version}"));
     let quietly = ["npm", "install", "--no-audit", "--no-fund", "--omit=optional", "--prefix"];
     shop.step(shop.command(&[&quietly[..], &[&*place, &wanted]].concat()))
-}
-
-fn is_there(shop: &Shop, program: &str) -> bool {
-    shop.command(&["sh", "-c", &format!("command -v {program}")]).capture().is_ok()
 }
