@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::support::World;
 
 /// How long anything on the screen may take to appear.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Tmux<'a> {
     world: &'a World,
