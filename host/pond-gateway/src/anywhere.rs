@@ -5,6 +5,7 @@
 //! it dialled, as at every door. Another protocol passes: whoever is to speak first speaks, and no TLS server ever does.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +22,23 @@ const FIRST_WORD: Duration = Duration::from_secs(10);
 
 /// Serves one connection to the end.
 pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    let Some(destination) = dialled(&gateway, &stream) else { return };
+    let opened = Box::pin(open(gateway, stream)).await;
+    if let Some((client, passage)) = opened {
+        passage.carry(client.stream, client.early).await;
+    }
+}
+
+/// A connection to whom the client meant; `None` when there is none, and everything about that is said.
+async fn open(gateway: Arc<Gateway>, stream: TcpStream) -> Option<(Client, Passage)> {
+    let destination = dialled(&gateway, &stream)?;
     let mut client = Client::new(stream);
     let opening = Passage::open(&gateway, Door::Any, &destination);
     match client.unless_gone(opening).await {
-        None => gateway.left(Door::Any, &destination),
-        Some(Ok(passage)) => Box::pin(carry(&gateway, client, passage)).await,
+        Some(Ok(passage)) => return begin(&gateway, client, passage).await,
         Some(Err(denial)) => refuse(&gateway, client, &denial).await,
+        None => gateway.left(Door::Any, &destination),
     }
+    None
 }
 
 /// What the client meant by the address it dialled.
@@ -42,19 +52,23 @@ fn dialled(gateway: &Gateway, stream: &TcpStream) -> Option<Destination> {
     Some(Destination { host, port: Port::new(address.port())? })
 }
 
-async fn carry(gateway: &Gateway, mut client: Client, passage: Passage) {
-    let spoken = match passage.while_covered(first_word(&mut client, &passage)).await {
-        Ok(spoken) => spoken,
-        Err(revoked) => return passage.cut(revoked).await,
-    };
-    match spoken {
-        FirstWord::Acceptable => Box::pin(passage.carry(client.stream, client.early)).await,
-        FirstWord::ClientLeft => passage.end(Close::ClientReset).await,
-        FirstWord::Refused(denial) => {
+/// Checks what the connection begins with.
+async fn begin(gateway: &Gateway, mut client: Client, passage: Passage) -> Option<(Client, Passage)> {
+    let spoken = passage.while_covered(pin!(first_word(&mut client, &passage))).await;
+    let close = match spoken {
+        Ok(FirstWord::Acceptable) => return Some((client, passage)),
+        Ok(FirstWord::ClientLeft) => Close::ClientReset,
+        Ok(FirstWord::Refused(denial)) => {
             refuse(gateway, client, &denial).await;
-            passage.end(Close::Refused).await;
+            Close::Refused
         }
-    }
+        Err(revoked) => {
+            passage.cut(revoked).await;
+            return None;
+        }
+    };
+    passage.end(close).await;
+    None
 }
 
 enum FirstWord {

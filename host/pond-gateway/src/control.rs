@@ -22,8 +22,8 @@ use crate::stance::Stance;
 
 /// Events that wait for the host before those who make them do.
 pub(crate) const QUEUE: usize = 256;
-/// How long the end of a tunnel may wait for something to travel with: a tunnel that is opened is told at once, and each packet
-/// wakes the host.
+/// How long the beginning or the end of a tunnel may wait for something to travel with: each packet wakes the host, and tunnels
+/// wait for the processor it takes.
 const COMPANY: Duration = Duration::from_millis(5);
 /// How often refusals that were only counted are told.
 const FLOOD_EVERY: Duration = Duration::from_secs(10);

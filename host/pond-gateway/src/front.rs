@@ -14,19 +14,31 @@ use crate::passage::Passage;
 
 /// Serves one connection to the end.
 pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    let Some(port) = stream.local_addr().ok().and_then(|address| Port::new(address.port())) else { return };
+    let opened = Box::pin(open(gateway, stream)).await;
+    if let Some((client, passage)) = opened {
+        passage.carry(client.stream, client.early).await;
+    }
+}
+
+/// A tunnel to the host the client's hello names; `None` when there is none, and everything about that is said.
+async fn open(gateway: Arc<Gateway>, stream: TcpStream) -> Option<(Client, Passage)> {
+    let port = stream.local_addr().ok().and_then(|address| Port::new(address.port()))?;
     let mut client = Client::new(stream);
     let host = match client.hello().await {
         Ok(name) => Host::Name(name),
-        Err(fault) => return no_hello(&gateway, client, &fault, &format!("unnamed:{port}")).await,
+        Err(fault) => {
+            no_hello(&gateway, client, &fault, &format!("unnamed:{port}")).await;
+            return None;
+        }
     };
     let destination = Destination { host, port };
     let opening = Passage::open(&gateway, Door::Tls, &destination);
     match client.unless_gone(opening).await {
-        None => gateway.left(Door::Tls, &destination),
-        Some(Ok(passage)) => Box::pin(passage.carry(client.stream, client.early)).await,
+        Some(Ok(passage)) => return Some((client, passage)),
         Some(Err(denial)) => refuse(&gateway, client, &denial).await,
+        None => gateway.left(Door::Tls, &destination),
     }
+    None
 }
 
 /// Refuses a client that did not begin with a hello, in the words of its own protocol where that is HTTP.

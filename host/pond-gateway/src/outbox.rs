@@ -104,13 +104,13 @@ impl Journal {
         let line = line(event).map_err(|_| Gone)?;
         let slot = self.write(&line).ok_or(Gone)?;
         let urgency = match event {
-            Event::Closed(_) => Urgency::InCompany,
+            // The journal has it: nobody's safety waits for the host to have read it.
+            Event::Opened(_) | Event::Closed(_) => Urgency::InCompany,
             Event::Serving
             | Event::Failed { .. }
             | Event::Refused(_)
             | Event::Flood { .. }
             | Event::Looked(_)
-            | Event::Opened(_)
             | Event::Model(_)
             | Event::Short { .. }
             | Event::ShortBytes { .. }

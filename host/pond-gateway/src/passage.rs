@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use pond_policy::egress::{Basis, Denial, DenialCode, Destination, Pinned};
@@ -70,7 +71,10 @@ impl Passage {
     }
 
     /// Does `work` for as long as the rules cover the destination.
-    pub(crate) async fn while_covered<T>(&self, work: impl Future<Output = T>) -> Result<T, Revoked> {
+    pub(crate) async fn while_covered<T, F>(&self, work: Pin<&mut F>) -> Result<T, Revoked>
+    where
+        F: Future<Output = T>,
+    {
         let mut rules = self.rules.clone();
         tokio::select! {
             biased;
@@ -81,8 +85,10 @@ impl Passage {
 
     /// Carries bytes between `client` and the destination until the tunnel ends, and records its end.
     pub(crate) async fn carry(self, client: TcpStream, first: Vec<u8>) {
-        let relayed = relay::relay(&client, &self.upstream, first, &self.meter, &self.gateway.pool);
-        let ended = self.while_covered(relayed).await;
+        let ended = {
+            let relayed = relay::relay(&client, &self.upstream, first, &self.meter, &self.gateway.pool);
+            self.while_covered(pin!(relayed)).await
+        };
         // Both ends are free before the record is: a slow host must not hold sockets open.
         drop(client);
         match ended {

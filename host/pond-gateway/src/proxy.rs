@@ -4,6 +4,7 @@
 //! connection closed, whatever was pipelined behind it; nothing but CONNECT leads anywhere, and there is no page to look at;
 //! of a refused request only its host is ever repeated or recorded.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use pond_policy::egress::{Denial, DenialCode};
@@ -19,13 +20,23 @@ use crate::passage::Passage;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Serves one connection to the end.
+/// Serves one connection to the end. All that only its beginning needs is gone while it is carried: most tunnels are idle.
 pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    let mut client = Client::new(stream);
-    match Box::pin(admit(&gateway, &mut client)).await {
-        Ok(Some(passage)) => tunnel(gateway, client, passage).await,
-        Ok(None) => {}
-        Err(denial) => Box::pin(refuse(&gateway, client, &denial)).await,
+    let opened = Box::pin(open(gateway, Client::new(stream))).await;
+    if let Some((client, passage)) = opened {
+        passage.carry(client.stream, client.early).await;
+    }
+}
+
+/// A tunnel that carries what it was opened for; `None` when it does not, or there is none, and everything about that is said.
+async fn open(gateway: Arc<Gateway>, mut client: Client) -> Option<(Client, Passage)> {
+    match admit(&gateway, &mut client).await {
+        Ok(Some(passage)) => begin(&gateway, client, passage).await,
+        Ok(None) => None,
+        Err(denial) => {
+            refuse(&gateway, client, &denial).await;
+            None
+        }
     }
 }
 
@@ -43,28 +54,35 @@ async fn admit(gateway: &Arc<Gateway>, client: &mut Client) -> Result<Option<Pas
     opened.transpose()
 }
 
-/// Checks that the tunnel carries what it was opened for, then carries it.
-async fn tunnel(gateway: Arc<Gateway>, mut client: Client, passage: Passage) {
+/// Tells the client that its tunnel is there and checks what it is used for.
+async fn begin(gateway: &Gateway, mut client: Client, passage: Passage) -> Option<(Client, Passage)> {
     if client.stream.write_all(ESTABLISHED).await.is_err() {
-        return passage.end(Close::ClientReset).await;
+        passage.end(Close::ClientReset).await;
+        return None;
     }
-    let unfit = match passage.while_covered(no_tunnel(&mut client, &passage)).await {
-        Ok(unfit) => unfit,
-        Err(revoked) => return passage.cut(revoked).await,
-    };
-    match unfit {
-        None => Box::pin(passage.carry(client.stream, client.early)).await,
-        Some(Unfit::Left) => passage.end(Close::ClientReset).await,
-        Some(Unfit::ClearText(denial)) => {
-            refuse(&gateway, client, &denial).await;
-            passage.end(Close::Refused).await;
+    let used = passage.while_covered(pin!(no_tunnel(&mut client, &passage))).await;
+    let unfit = match used {
+        Ok(None) => return Some((client, passage)),
+        Ok(Some(unfit)) => unfit,
+        Err(revoked) => {
+            passage.cut(revoked).await;
+            return None;
         }
-        Some(Unfit::Hello(denial)) => {
+    };
+    let close = match unfit {
+        Unfit::Left => Close::ClientReset,
+        Unfit::ClearText(denial) => {
+            refuse(gateway, client, &denial).await;
+            Close::Refused
+        }
+        Unfit::Hello(denial) => {
             gateway.refused(Door::Proxy, &denial);
             client.alert().await;
-            passage.end(Close::Refused).await;
+            Close::Refused
         }
-    }
+    };
+    passage.end(close).await;
+    None
 }
 
 /// What a client did instead of saying hello to the host its tunnel leads to.
@@ -105,4 +123,21 @@ fn head_denial(fault: &HeadFault) -> Option<Denial> {
         _ => DenialCode::RequestMalformed,
     };
     Some(Denial::at_door(code, "unread request", fault.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a tunnel holds while it is idle; what it only needs to begin with is in a box that is gone by then.
+    use super::*;
+
+    fn size<A, B, F>(_serve: fn(A, B) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_tunnel_holds_less_than_a_page() {
+        assert!(size(serve) < 4096, "{}", size(serve));
+        assert!(size(crate::front::serve) < 4096, "{}", size(crate::front::serve));
+        assert!(size(crate::anywhere::serve) < 4096, "{}", size(crate::anywhere::serve));
+    }
 }

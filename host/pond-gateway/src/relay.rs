@@ -10,6 +10,7 @@ mod splice;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::time::Duration;
 
 use pond_wire::gateway::Close;
@@ -39,13 +40,14 @@ pub(crate) async fn relay(
     meter: &Meter,
     pool: &Pool,
 ) -> Close {
-    let up = async {
+    // Pinned where they stand: each time a future is moved into another, an idle tunnel holds the room for it once more.
+    let up = pin!(async {
         let flow = Flow::new(meter, Side::Client);
         send_first(upstream, flow, &first).await?;
         drop(first);
         pump(client, upstream, flow, pool).await
-    };
-    let down = pump(upstream, client, Flow::new(meter, Side::Upstream), pool);
+    });
+    let down = pin!(pump(upstream, client, Flow::new(meter, Side::Upstream), pool));
     let both = async { tokio::try_join!(up, down) };
     tokio::select! {
         ended = both => match ended {

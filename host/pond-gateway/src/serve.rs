@@ -126,7 +126,8 @@ async fn accept<F>(
     while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = serve(Arc::clone(&gateway), stream);
+                // In a box: what a task is made from, it has room for twice.
+                let connection = Box::pin(serve(Arc::clone(&gateway), stream));
                 tokio::spawn(async move {
                     connection.await;
                     drop(seat);
