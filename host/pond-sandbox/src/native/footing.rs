@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pond_wire::jail::{Ground, Identity};
@@ -13,12 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::ids::{self, IdRange, IdsFault};
 use super::launcher::LauncherFault;
-use super::plan;
 use super::scratch::Quota;
 use super::toolchain::{self, Place};
+use super::{mounts, plan};
 
-/// The kernel tells whoever polls this file that the mount table changed since it was opened or last polled.
-const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 /// What was looked at this short a time ago is not looked at again.
 const JUST_NOW: Duration = Duration::from_millis(100);
 
@@ -47,7 +46,11 @@ pub(super) struct Footing {
     pub(super) range: Option<IdRange>,
     /// The disk that is laid with it.
     pub(super) disk: Option<Quota>,
-    mounts: File,
+    /// Where the places are, links followed, and every mount they depend on.
+    found: Vec<PathBuf>,
+    mounted: Vec<String>,
+    /// The kernel tells whoever polls this file that the mount table changed since it was opened or last polled.
+    table: File,
     since: Instant,
 }
 
@@ -55,21 +58,34 @@ impl Footing {
     /// Takes an id range and looks at the host; the launcher is yet to be told.
     pub(super) fn plan(owner: Owner, disk: Option<Quota>) -> Result<(Self, Ground), FootingFault> {
         // Before anything is looked at.
-        let mounts = File::open(MOUNT_TABLE).map_err(FootingFault::Mounts)?;
-        let (identity, range) = identity(owner)?;
+        let table = File::open(mounts::TABLE).map_err(FootingFault::Mounts)?;
         let places = toolchain::probe();
+        let found = toolchain::sources(&places).map_err(FootingFault::Mounts)?;
+        let mounted = mounts::around(&found).map_err(FootingFault::Mounts)?;
+        let (identity, range) = identity(owner)?;
         let ground = plan::ground(&places, identity);
-        Ok((Self { places, range, disk, mounts, since: Instant::now() }, ground))
+        Ok((Self { places, range, disk, found, mounted, table, since: Instant::now() }, ground))
     }
 
-    /// Whether a job of now would get the same.
+    /// Whether a job of now would get the same. Other people's mounts come and go; only those that its places depend on count.
     pub(super) fn is_fresh(&self) -> bool {
-        !self.mounts_changed() && (self.since.elapsed() < JUST_NOW || toolchain::probe() == self.places)
+        if self.table_changed() {
+            return self.mounts_are_the_same() && self.places_are_the_same();
+        }
+        self.since.elapsed() < JUST_NOW || self.places_are_the_same()
     }
 
-    fn mounts_changed(&self) -> bool {
+    fn places_are_the_same(&self) -> bool {
+        toolchain::probe() == self.places
+    }
+
+    fn mounts_are_the_same(&self) -> bool {
+        mounts::around(&self.found).is_ok_and(|mounted| mounted == self.mounted)
+    }
+
+    fn table_changed(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut changes = [PollFd::from_borrowed_fd(self.mounts.as_fd(), PollFlags::PRI)];
+        let mut changes = [PollFd::from_borrowed_fd(self.table.as_fd(), PollFlags::PRI)];
         // The kernel always says that the table can be read; a change is an error besides.
         poll(&mut changes, Some(&now)).is_err()
             || changes.iter().any(|change| change.revents().intersects(PollFlags::ERR | PollFlags::PRI))
@@ -111,20 +127,45 @@ mod tests {
         assert!(!aged.is_fresh());
     }
 
+    /// Mounts a file system of its own where it is told to, which is gone with what this gives.
+    struct Mounted(PathBuf);
+
+    impl Mounted {
+        fn at(place: PathBuf) -> Self {
+            let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+            rustix::mount::fsconfig_create(&context).unwrap();
+            let made = FsMountFlags::FSMOUNT_CLOEXEC;
+            let mount = rustix::mount::fsmount(&context, made, MountAttrFlags::empty()).unwrap();
+            let moved = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            rustix::mount::move_mount(&mount, "", CWD, &place, moved).unwrap();
+            Self(place)
+        }
+    }
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            rustix::mount::unmount(&self.0, UnmountFlags::DETACH).unwrap();
+        }
+    }
+
     #[test]
-    fn a_change_of_the_mount_table_makes_a_ground_old() {
+    fn a_mount_that_its_places_depend_on_makes_a_ground_old_and_no_other() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        let footing = footing();
-        let place = tempfile::tempdir().unwrap();
-        let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
-        rustix::mount::fsconfig_create(&context).unwrap();
-        let made = FsMountFlags::FSMOUNT_CLOEXEC;
-        let mount = rustix::mount::fsmount(&context, made, MountAttrFlags::empty()).unwrap();
-        let moved = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        rustix::mount::move_mount(&mount, "", CWD, place.path(), moved).unwrap();
-        rustix::mount::unmount(place.path(), UnmountFlags::DETACH).unwrap();
-        assert!(!footing.is_fresh());
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut footing = footing();
+        let mounted = Mounted::at(elsewhere.path().to_owned());
+        assert!(footing.table_changed());
+        drop(mounted);
+        let _mounted = Mounted::at(elsewhere.path().to_owned());
+        assert!(footing.is_fresh());
+        // As if this were a place that is shown, and then what lies above one.
+        for found in [elsewhere.path().to_owned(), elsewhere.path().join("below")] {
+            assert!(footing.mounts_are_the_same());
+            footing.found.push(found);
+            assert!(!footing.mounts_are_the_same());
+            footing.found.pop();
+        }
     }
 }

@@ -3,8 +3,9 @@
 //! `probe` looks at which of a fixed list of places this host has; `entries` is pure. No home directory, no socket, no /var, no
 //! file of /etc that could hold a credential is on the list, so none can be offered by mistake.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pond_wire::jail::{BindKind, Console, HOME, RootEntry};
 
@@ -95,6 +96,15 @@ fn look(path: &str) -> Option<Place> {
         return None;
     };
     Some(Place { path: path.to_owned(), kind })
+}
+
+/// Where what is shown of the host really lies, links on the way followed.
+pub(super) fn sources(places: &[Place]) -> io::Result<Vec<PathBuf>> {
+    let shown = places.iter().filter_map(|place| match place.kind {
+        PlaceKind::Directory(..) | PlaceKind::File(..) => Some(place.path.as_str()),
+        PlaceKind::Text(_) | PlaceKind::Link(_) => None,
+    });
+    shown.chain(DEVICES).map(std::fs::canonicalize).collect()
 }
 
 /// The root's entries, parents before children.
