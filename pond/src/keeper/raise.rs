@@ -31,6 +31,7 @@ use super::place::Place;
 use super::{beside, copy, ingress};
 use crate::run::counter::Auditor;
 use crate::run::egress::{self, Watched};
+use crate::run::git::Lent;
 use crate::run::model::{self, Chosen, Key, Money, Wish};
 use crate::run::{Begun, OWN_EXECUTABLE, request};
 use crate::{runs, settings};
@@ -70,9 +71,6 @@ pub(super) struct Ground<'a> {
 
 impl Ground<'_> {
     pub(super) fn raise(&self, launcher: Begun) -> anyhow::Result<(Up, Serving)> {
-        if !self.spec.credentials.is_empty() {
-            bail!("credentials for git hosts are not offered yet: remove `credentials` from the document");
-        }
         let maker = self.maker(launcher)?;
         if !self.is_new {
             self.free_disk()?;
@@ -134,7 +132,8 @@ impl Ground<'_> {
         let mounts = self.mounts()?;
         let chosen = self.model()?;
         let hosts: Vec<String> = policy.asked_hosts().iter().map(ToString::to_string).collect();
-        let plan = egress::plan(policy, self.operator, &hosts, chosen.is_some())?;
+        let lent = Lent::read(self.operator, &self.spec.credentials)?;
+        let plan = egress::plan(policy, self.operator, &hosts, chosen.is_some())?.lending(&lent);
         let led = plan.env.clone().into_iter();
         let led = led.chain(chosen.iter().flat_map(|chosen| chosen.harness.env.clone()));
         let env: Vec<_> = led.chain(self.spec.env.iter().cloned()).collect();
@@ -142,7 +141,7 @@ impl Ground<'_> {
         let files = chosen.iter().filter(|_| self.is_new).flat_map(|chosen| chosen.harness.files.clone());
         let home: Vec<_> = files.map(|(path, content)| HomeFile { path, content }).collect();
         let network = self.network()?;
-        let way_out = egress::start(plan, self.place.id(), self.resolvers.to_vec(), chosen, &network)?;
+        let way_out = egress::start(plan, self.place.id(), self.resolvers.to_vec(), chosen, lent, &network)?;
         let job = Job {
             record,
             policy,
