@@ -121,6 +121,7 @@ fn a_sandbox_whose_pid_1_or_gateway_dies_is_started_anew() {
 const USUAL_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 const USUAL_ROUNDS: u64 = 12;
 
+#[expect(clippy::disallowed_methods, reason = "a longer campaign is asked for by variables")]
 fn number(variable: &str, usual: u64) -> u64 {
     let text = std::env::var(variable).ok();
     text.map_or(usual, |text| text.parse().unwrap_or_else(|fault| panic!("{variable}={text}: {fault}")))

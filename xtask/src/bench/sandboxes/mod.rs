@@ -178,7 +178,7 @@ impl<'a> Ground<'a> {
         }
         for (name, runtime) in [(EXEC, "runc"), (EXEC_GVISOR, docker::RUNSC)] {
             let container = format!("exec-{runtime}");
-            let detached = ["run", "--detach", "--rm", "--init", "--name", &container];
+            let detached = ["run", "--detach", "--rm", "--name", &container];
             let words = self.plain(&detached, runtime, &["sleep", "infinity"]);
             self.docker.client(&words.iter().map(String::as_str).collect::<Vec<_>>()).capture()?;
             let words = [&[docker::CLIENT, "exec", container.as_str()], &WORDS[..]].concat();
