@@ -27,7 +27,8 @@ const USAGE: &str = "launch spawn PROGRAM [ARGUMENT…]\n\
     launch speak PROGRAM [ARGUMENT…]\n\
     launch resident POND STATE CHECKOUT PROGRAM [ARGUMENT…]\n\
     launch released POND STATE CHECKOUT PROGRAM [ARGUMENT…]\n\
-    launch idle COUNT POND STATE CHECKOUT PROGRAM [ARGUMENT…]";
+    launch idle COUNT POND STATE CHECKOUT PROGRAM [ARGUMENT…]\n\
+    launch lasting POND BACKEND PROGRAM [ARGUMENT…]";
 
 fn main() -> ExitCode {
     match run(std::env::args_os().skip(1).collect()) {
@@ -51,6 +52,7 @@ fn run(words: Vec<OsString>) -> Result<()> {
             let count = count.to_str().and_then(|text| text.parse().ok()).context(USAGE)?;
             idle(&Resident::open(rest)?, count)
         }
+        Some("lasting") => lasting(rest),
         Some(_) | None => bail!(USAGE),
     }
 }
@@ -89,6 +91,24 @@ fn speak(words: &[OsString]) -> Result<Duration> {
     let status = child.wait()?;
     ensure!(status.success() && heard == 1, "{} failed ({status})", program.display());
     Ok(took)
+}
+
+/// From the order for a sandbox that lasts to the first byte of a program in it: two commands, one after the other. Its removal is
+/// nobody's figure.
+fn lasting(words: &[OsString]) -> Result<()> {
+    let [pond, backend, argv @ ..] = words else { bail!(USAGE) };
+    let mut number = 0;
+    answer(|| {
+        number += 1;
+        let id = OsString::from(format!("bench-{}-{number}", std::process::id()));
+        let sandbox =
+            |verb: &str, rest: &[OsString]| [&[pond.clone(), "sandbox".into(), verb.into()], rest].concat();
+        let create = sandbox("create", &["--id".into(), id.clone(), "--backend".into(), backend.clone()]);
+        let exec = sandbox("exec", &[&[id.clone(), "--".into()], argv].concat());
+        let took = spawn(&create)? + speak(&exec)?;
+        spawn(&sandbox("rm", &[id]))?;
+        Ok(took)
+    })
 }
 
 /// When a launch counts as over.

@@ -40,6 +40,7 @@ pub(crate) fn serve(certificates: &Path, pond: &Path, ports: [u16; 2]) -> Result
         resolvers: vec![SocketAddr::new(DNS.parse()?, 53)],
         nat64: None,
         caps: CAPS,
+        git: Vec::new(),
         broker: Some(broker(std::fs::read_to_string(certificates.join("ca.pem"))?)),
         identity: Some(IDENTITY),
     };

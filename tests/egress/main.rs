@@ -17,6 +17,7 @@ mod daemon;
 #[path = "../done.rs"]
 mod done;
 mod flow;
+mod git;
 mod harness;
 mod hello;
 mod internet;

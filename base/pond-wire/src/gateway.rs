@@ -1,7 +1,7 @@
 //! The boundary between the host process that runs a job and that job's gateway.
 //!
-//! An `Order` is data and carries no secret: beside it travel descriptors, the journal's first and then a key per model, in the
-//! order's own order.
+//! An `Order` is data and carries no secret: beside it travel descriptors, the journal's first, then a key per model and one per host of
+//! git, in the order's own order.
 //! The gateway answers with `Event`s, JSON objects on lines of their own, one or more per packet. Each side refuses what it does not wholly understand.
 
 pub mod broker;
@@ -35,6 +35,7 @@ pub mod doors {
     pub const FRONT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
     pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
     pub const BROKER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8377);
+    pub const GIT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8378);
     pub const DNS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53);
     pub const TLS: SocketAddrV4 = SocketAddrV4::new(FRONT, 443);
     /// Where every connection to an address outside loopback ends in the internet posture. No job may listen on a low port.
@@ -56,8 +57,21 @@ pub struct Order {
     pub caps: Caps,
     /// The models the job may talk to; none: no broker.
     pub broker: Option<broker::Broker>,
+    /// Hosts that git may be told a credential of, each with a key after those of the models.
+    pub git: Vec<GitHost>,
     /// Who the gateway becomes when it is started as root; without it a gateway started as root refuses to serve.
     pub identity: Option<Identity>,
+}
+
+/// A host that a credential of git's is for. The secret is not here: it arrives as a descriptor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GitHost {
+    pub host: String,
+    /// Whose the secret is.
+    pub username: String,
+    /// Certificates to trust instead of the built-in authorities.
+    pub ca_pem: Option<String>,
 }
 
 /// An unprivileged user and group that no person and no job has.

@@ -277,6 +277,8 @@ pub enum Door {
     Any,
     /// For clients of a model.
     Broker,
+    /// For git, where it is lent a credential.
+    Git,
 }
 
 /// Whether the job waits for a word from the asking side before its first instruction.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::aliases::Aliases;
 use crate::broker::Broker;
 use crate::dial::OwnAddresses;
+use crate::git;
 use crate::ledger::Ledger;
 use crate::names::{Admitted, Names};
 use crate::relay::Pool;
@@ -32,6 +33,8 @@ pub(crate) struct Gateway {
     pub(crate) pool: Arc<Pool>,
     /// As the host was told; without it the site is asked.
     pub(crate) nat64: Option<Nat64Prefix>,
+    /// Whom the job may ask with a credential that it does not have.
+    pub(crate) git: git::Hosts,
     /// Absent when the order names no model.
     pub(crate) broker: OnceLock<Broker>,
 }

@@ -16,6 +16,7 @@ mod dial;
 pub mod dns;
 mod front;
 mod gateway;
+mod git;
 pub mod hello;
 pub mod http;
 mod ledger;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::dial::{self, DialFault};
 use crate::gateway::Gateway;
-use crate::relay::{self, Meter};
+use crate::relay::{self, Counted, Meter};
 use crate::stance::Stance;
 use crate::tunnels::Slot;
 
@@ -81,6 +81,20 @@ impl Passage {
             revoked = revoked(&mut rules, &self.destination) => Err(revoked),
             done = work => Ok(done),
         }
+    }
+
+    /// The far side, for who speaks with it in the job's place.
+    pub(crate) fn far_side(&self) -> Counted<'_> {
+        Counted::new(&self.upstream, &self.meter)
+    }
+
+    /// Records the end of what somebody said in the job's place, or the cap that it met.
+    pub(crate) async fn settle(self, close: Close) {
+        let close = self.meter.room_now().err().unwrap_or(close);
+        if let Some(denial) = over_cap(close, self.gateway.tunnels.caps(), &self.destination) {
+            self.gateway.refused(self.approval.door, &denial);
+        }
+        self.end(close).await;
     }
 
     /// Carries bytes between `client` and the destination until the tunnel ends, and records its end.

@@ -115,7 +115,7 @@ async fn refuse(gateway: &Gateway, client: Client, denial: &Denial) {
 }
 
 /// The refusal of a head that could not be read; none when nobody is left to hear it.
-fn head_denial(fault: &HeadFault) -> Option<Denial> {
+pub(crate) fn head_denial(fault: &HeadFault) -> Option<Denial> {
     let code = match fault.status()? {
         408 => DenialCode::HeadTimeout,
         431 => DenialCode::HeadTooLarge,

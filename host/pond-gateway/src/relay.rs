@@ -4,6 +4,7 @@
 //! Invariants: at most 256 KiB are held per direction, and nothing while it is quiet; every byte is counted before it is
 //! read; whichever way it ends, both sockets are closed by their owner and the reason is known.
 
+mod counted;
 mod meter;
 mod pool;
 mod splice;
@@ -19,6 +20,7 @@ use rustix::net::{RecvFlags, Shutdown, sockopt};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+pub(crate) use counted::Counted;
 pub(crate) use meter::{Meter, Moved};
 pub(crate) use pool::Pool;
 

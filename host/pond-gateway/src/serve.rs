@@ -19,6 +19,7 @@ use crate::broker::BrokerFault;
 use crate::control::{Control, ControlFault, QUEUE};
 use crate::dial::OwnAddresses;
 use crate::gateway::Gateway;
+use crate::git::{self, LentFault};
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::outbox::Outbox;
@@ -43,6 +44,8 @@ pub(crate) enum ServeFault {
     Door { door: Door, source: io::Error },
     #[error("preparing the broker")]
     Broker(#[from] BrokerFault),
+    #[error("preparing the door for git")]
+    Git(#[from] LentFault),
     #[error("the conversation with the host")]
     Control(#[from] ControlFault),
 }
@@ -64,6 +67,7 @@ pub(crate) async fn serve(
         resolver: start.resolver,
         pool: Pool::shared(),
         nat64: start.nat64,
+        git: git::Hosts::new(&start.order.git, start.git_keys)?,
         broker: OnceLock::new(),
     });
     let tunnels = usize::try_from(start.order.caps.tunnels).unwrap_or(usize::MAX);
@@ -98,6 +102,9 @@ fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> 
             let socket = StdUdpSocket::from(listener);
             socket.set_nonblocking(true)?;
             tokio::spawn(responder::serve_udp(gateway, UdpSocket::from_std(socket)?));
+        }
+        Door::Git => {
+            tokio::spawn(accept(gateway, BROKER_SEATS, tcp(listener)?, git::serve));
         }
         Door::Broker => {
             tokio::spawn(accept(gateway, BROKER_SEATS, tcp(listener)?, models::serve));

@@ -44,9 +44,9 @@ pub(crate) enum StartFault {
     OrderTooLarge,
     #[error("the order is not understood")]
     Order(#[source] serde_json::Error),
-    #[error("the order names {models} models and carries {keys} keys")]
-    KeyCount { models: usize, keys: usize },
-    #[error("reading a model's key")]
+    #[error("the order names {places} models and hosts of git, and carries {keys} keys")]
+    KeyCount { places: usize, keys: usize },
+    #[error("reading a key")]
     Key(#[source] KeyFault),
     #[error("the order holds a bad rule")]
     Rule(#[source] HostFault),
@@ -72,6 +72,8 @@ pub(crate) struct Start {
     pub(crate) journal: File,
     /// One per model of the broker.
     pub(crate) keys: Vec<Key>,
+    /// One per host of git.
+    pub(crate) git_keys: Vec<Key>,
 }
 
 /// Takes the control socket, which arrives as standard input, and drops every other inherited descriptor.
@@ -102,12 +104,14 @@ pub(crate) fn receive_order(socket: impl AsFd) -> Result<Start, StartFault> {
     // none.
     let resolver = Resolver::new(&name_servers(&order)).map_err(StartFault::Resolver)?;
     let keys = descriptors.map(|key| Key::read(&mut File::from(key))).collect::<Result<Vec<Key>, _>>();
-    let keys = keys.map_err(StartFault::Key)?;
+    let mut keys = keys.map_err(StartFault::Key)?;
     let models = order.broker.as_ref().map_or(0, |broker| broker.models.len());
-    if models != keys.len() {
-        return Err(StartFault::KeyCount { models, keys: keys.len() });
+    let places = models + order.git.len();
+    if places != keys.len() {
+        return Err(StartFault::KeyCount { places, keys: keys.len() });
     }
-    Ok(Start { order, stance, nat64, resolver, journal, keys })
+    let git_keys = keys.split_off(models);
+    Ok(Start { order, stance, nat64, resolver, journal, keys, git_keys })
 }
 
 /// The journal as it was agreed: its size is the host's to choose, and nobody's to change.

@@ -2,7 +2,7 @@
 //!
 //! The asking side builds plans from policy and should never fail here; these checks are for the day it is wrong or captured.
 
-use pond_wire::gateway::doors::{BROKER, DNS, PROXY};
+use pond_wire::gateway::doors::{BROKER, DNS, GIT, PROXY};
 use pond_wire::jail::{
     CheckoutView, Console, Door, Duty, Ground, HOME, JailPlan, MOST_SHOWN, Program, RootEntry, Start, Step,
     TmpfsCap, WORKSPACE,
@@ -101,10 +101,10 @@ pub(crate) fn program_is_sound(program: &Program) -> bool {
 
 /// Each door once, few enough for one packet, and a job that waits until somebody serves them.
 fn doors_are_sound(doors: &[Door], start: Start) -> bool {
-    let taken = [PROXY.port(), BROKER.port(), DNS.port(), 0];
+    let taken = [PROXY.port(), BROKER.port(), GIT.port(), DNS.port(), 0];
     let free = |door: &Door| match door {
         Door::Front { port } => !taken.contains(port),
-        Door::Proxy | Door::Dns | Door::Any | Door::Broker => true,
+        Door::Proxy | Door::Dns | Door::Any | Door::Broker | Door::Git => true,
     };
     let once =
         doors.iter().enumerate().all(|(at, door)| !doors.iter().skip(at + 1).any(|other| other == door));

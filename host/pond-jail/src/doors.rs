@@ -7,7 +7,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_wire::gateway::doors::{ANY, BROKER, DNS, PROXY};
+use pond_wire::gateway::doors::{ANY, BROKER, DNS, GIT, PROXY};
 use pond_wire::jail::{Door, Report, Step};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -33,6 +33,7 @@ pub(crate) fn open(doors: &[Door], report: BorrowedFd<'_>) -> Result<(), Failure
         match door {
             Door::Proxy => listeners.push(listen(PROXY).at(Step::Doors)?),
             Door::Broker => listeners.push(listen(BROKER).at(Step::Doors)?),
+            Door::Git => listeners.push(listen(GIT).at(Step::Doors)?),
             Door::Front { port } => {
                 listeners.push(listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, *port)).at(Step::Doors)?);
             }

@@ -97,6 +97,9 @@ pub(crate) fn take_streams(pipes: Option<&[OwnedFd; 3]>, terminal: Option<&Owned
             return Err(Failure { step: Step::Terminal, errno: Errno::INVAL });
         }
     };
+    // Where a process has none of the three, one of these may be among them: it would be overwritten, or close with the exec.
+    let above = |end: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(end, 3).at(Step::DropIdentity);
+    let [stdin, stdout, stderr] = [above(stdin)?, above(stdout)?, above(stderr)?];
     rustix::stdio::dup2_stdin(stdin).at(Step::DropIdentity)?;
     rustix::stdio::dup2_stdout(stdout).at(Step::DropIdentity)?;
     rustix::stdio::dup2_stderr(stderr).at(Step::DropIdentity)

@@ -231,5 +231,6 @@ fn sides(door: jail::Door) -> &'static [Door] {
         jail::Door::Front { .. } => &[Door::Tls],
         jail::Door::Any => &[Door::Any],
         jail::Door::Broker => &[Door::Broker],
+        jail::Door::Git => &[Door::Git],
     }
 }

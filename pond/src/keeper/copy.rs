@@ -29,7 +29,8 @@ pub(super) fn materialise(serving: &Serving, copies: &[Wanted]) -> anyhow::Resul
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::open(Path::new(source), flags, Mode::empty());
         let opened = opened.with_context(|| format!("opening {source}, which no link may stand for"))?;
-        carry::bring_in(serving.root(), target, opened.as_fd(), serving.owner(), exclude)
+        let below = below(serving, target)?;
+        carry::bring_in(serving.root(), below, opened.as_fd(), serving.owner(), exclude)
             .with_context(|| format!("copying {source} to {target}"))?;
     }
     Ok(())
@@ -56,7 +57,10 @@ pub(super) fn places(copies: &[Wanted]) -> anyhow::Result<Vec<String>> {
 
 pub(super) fn bring_in(hub: &Hub, target: &str, descriptors: Vec<OwnedFd>) -> Result<Done, Refusal> {
     let source = only(hub, descriptors)?;
-    during(hub, |serving| carry::bring_in(serving.root(), target, source.as_fd(), serving.owner(), &[]))
+    during(hub, |serving| {
+        let below = below(serving, target)?;
+        Ok(carry::bring_in(serving.root(), below, source.as_fd(), serving.owner(), &[])?)
+    })
 }
 
 pub(super) fn take_out(
@@ -66,7 +70,10 @@ pub(super) fn take_out(
     descriptors: Vec<OwnedFd>,
 ) -> Result<Done, Refusal> {
     let into = only(hub, descriptors)?;
-    during(hub, |serving| carry::take_out(serving.root(), source, into.as_fd(), name, most))
+    during(hub, |serving| {
+        let below = below(serving, source)?;
+        Ok(carry::take_out(serving.root(), below, into.as_fd(), name, most)?)
+    })
 }
 
 fn only(hub: &Hub, descriptors: Vec<OwnedFd>) -> Result<OwnedFd, Refusal> {
@@ -75,8 +82,22 @@ fn only(hub: &Hub, descriptors: Vec<OwnedFd>) -> Result<OwnedFd, Refusal> {
     one.map(|[only]| only).map_err(|_| Refusal::new("copy_failed", "one descriptor travels with a copy"))
 }
 
+#[derive(Debug, thiserror::Error)]
+enum CopyFault {
+    #[error("{path} is out of reach in this sandbox: only what is below {reachable} can be copied")]
+    OutOfReach { path: String, reachable: &'static str },
+    #[error(transparent)]
+    Carry(#[from] CarryFault),
+}
+
+/// A path inside, from the root that can be reached on this host.
+fn below<'p>(serving: &Serving, path: &'p str) -> Result<&'p str, CopyFault> {
+    let reachable = serving.reachable();
+    serving.below_root(path).ok_or_else(|| CopyFault::OutOfReach { path: path.to_owned(), reachable })
+}
+
 /// The sandbox does not stop meanwhile.
-fn during(hub: &Hub, act: impl FnOnce(&Serving) -> Result<Copied, CarryFault>) -> Result<Done, Refusal> {
+fn during(hub: &Hub, act: impl FnOnce(&Serving) -> Result<Copied, CopyFault>) -> Result<Done, Refusal> {
     hub.touch();
     let copied = hub.ask(|serving| Ok::<_, ServingFault>(act(serving)));
     hub.touch();
@@ -89,7 +110,11 @@ fn during(hub: &Hub, act: impl FnOnce(&Serving) -> Result<Copied, CarryFault>) -
     }
 }
 
-fn code(fault: &CarryFault) -> &'static str {
+fn code(fault: &CopyFault) -> &'static str {
+    let fault = match fault {
+        CopyFault::OutOfReach { .. } => return "copy_path_invalid",
+        CopyFault::Carry(fault) => fault,
+    };
     match fault {
         CarryFault::Path(_) | CarryFault::Pattern(_) => "copy_path_invalid",
         CarryFault::Exists(_) => "copy_target_exists",

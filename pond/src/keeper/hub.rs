@@ -183,8 +183,15 @@ impl Hub {
     }
 
     pub(super) fn forget(&self, number: u64) {
-        lock(&self.ears).remove(&number);
+        let mut ears = lock(&self.ears);
+        ears.remove(&number);
+        let is_last = ears.is_empty();
+        drop(ears);
         self.touch();
+        if is_last {
+            // From now on the time counts in which nobody uses it.
+            ring(&self.bell);
+        }
     }
 
     /// Ends a program; one that is over is none that could be ended.

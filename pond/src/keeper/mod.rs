@@ -12,7 +12,9 @@ mod copy;
 mod desk;
 pub(crate) mod exec;
 mod hub;
+mod ingress;
 pub(crate) mod journal;
+mod patience;
 pub(crate) mod place;
 mod ports;
 pub(crate) mod protocol;
@@ -104,6 +106,7 @@ fn accept(asker: &mut UnixStream) -> Result<Option<Accepted>, Refusal> {
 
 fn create(state: StateDir, id: &str, document: &str) -> Result<Accepted, Refusal> {
     let spec = decided(document.as_bytes())?;
+    ingress::check(&spec, &state)?;
     let listeners = ports::bind(&spec.ports)?;
     let (place, lock, journal) = Place::create(&state, id, document).map_err(refused)?;
     let hub = hub(place, spec, state, journal)?;

@@ -18,8 +18,8 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::container::companion::{Beside, Primary};
 use pond_sandbox::container::{Company, Container};
 use pond_sandbox::native::{
-    Ending, Job, KeptImage, Launcher, Mount, Native, Provided, Remains, Running, SEARCH, Serving, Tool,
-    abandon, is_attached, remedy, repair,
+    Ending, Job, KeptImage, Launcher, Mount, Native, Provided, Remains, Running, Serving, Tool, abandon,
+    is_attached, remedy, repair,
 };
 use pond_sandbox::record::Live;
 use pond_sandbox::state::StateDir;
@@ -28,9 +28,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::hub::Hub;
 use super::place::Place;
-use super::{beside, copy};
+use super::{beside, copy, ingress};
 use crate::run::counter::Auditor;
 use crate::run::egress::{self, Watched};
+use crate::run::git::Lent;
 use crate::run::model::{self, Chosen, Key, Money, Wish};
 use crate::run::{Begun, OWN_EXECUTABLE, request};
 use crate::{runs, settings};
@@ -70,9 +71,6 @@ pub(super) struct Ground<'a> {
 
 impl Ground<'_> {
     pub(super) fn raise(&self, launcher: Begun) -> anyhow::Result<(Up, Serving)> {
-        if !self.spec.credentials.is_empty() {
-            bail!("credentials for git hosts are not offered yet: remove `credentials` from the document");
-        }
         let maker = self.maker(launcher)?;
         if !self.is_new {
             self.free_disk()?;
@@ -134,7 +132,8 @@ impl Ground<'_> {
         let mounts = self.mounts()?;
         let chosen = self.model()?;
         let hosts: Vec<String> = policy.asked_hosts().iter().map(ToString::to_string).collect();
-        let plan = egress::plan(policy, self.operator, &hosts, chosen.is_some())?;
+        let lent = Lent::read(self.operator, &self.spec.credentials)?;
+        let plan = egress::plan(policy, self.operator, &hosts, chosen.is_some())?.lending(&lent);
         let led = plan.env.clone().into_iter();
         let led = led.chain(chosen.iter().flat_map(|chosen| chosen.harness.env.clone()));
         let env: Vec<_> = led.chain(self.spec.env.iter().cloned()).collect();
@@ -142,7 +141,7 @@ impl Ground<'_> {
         let files = chosen.iter().filter(|_| self.is_new).flat_map(|chosen| chosen.harness.files.clone());
         let home: Vec<_> = files.map(|(path, content)| HomeFile { path, content }).collect();
         let network = self.network()?;
-        let way_out = egress::start(plan, self.place.id(), self.resolvers.to_vec(), chosen, &network)?;
+        let way_out = egress::start(plan, self.place.id(), self.resolvers.to_vec(), chosen, lent, &network)?;
         let job = Job {
             record,
             policy,
@@ -204,34 +203,12 @@ impl Ground<'_> {
         let home = || settings::home().context("no home directory to take tools from; set HOME");
         let mut provided = Vec::new();
         for tool in &self.spec.tools {
-            match tool {
-                sandboxes::Tool::Cargo | sandboxes::Tool::Uv => {
-                    provided.push(Tool::parse(tool.name())?.provide(&home()?)?);
-                }
-                sandboxes::Tool::Pip
-                | sandboxes::Tool::Npm
-                | sandboxes::Tool::Go
-                | sandboxes::Tool::Git
-                | sandboxes::Tool::Claude
-                | sandboxes::Tool::Codex
-                | sandboxes::Tool::Gemini
-                | sandboxes::Tool::Opencode
-                | sandboxes::Tool::Aider => self.is_seen(tool.name())?,
+            ingress::program(self.spec, *tool)?;
+            if let sandboxes::Tool::Cargo | sandboxes::Tool::Uv = tool {
+                provided.push(Tool::parse(tool.name())?.provide(&home()?)?);
             }
         }
         Ok(provided)
-    }
-
-    /// What every sandbox sees of the host has this program; what an image has is its own affair.
-    fn is_seen(&self, program: &str) -> anyhow::Result<()> {
-        if self.spec.policy.image().is_some()
-            || SEARCH.iter().any(|place| Path::new(place).join(program).is_file())
-        {
-            return Ok(());
-        }
-        bail!(
-            "{program} is not installed where a sandbox sees it: install it below /usr or /usr/local, or take it out of `builtin_tools`"
-        )
     }
 
     fn mounts(&self) -> anyhow::Result<Vec<Mount>> {

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::hub::{Hub, Wish};
 use super::journal::{Detail, JournalFault};
+use super::patience::{Patience, STABLE};
 use super::protocol::{self, Answer, Kind, Refusal, Request};
 use super::raise::{self, Ground, Up};
 use super::{Accepted, Told, copy, desk, exec, ports};
@@ -22,11 +23,6 @@ use crate::output::REFUSED;
 use crate::run::Begun;
 use crate::{operator, settings};
 
-/// A sandbox that does not run for this long in all, between times when it did, is left stopped.
-const CRASH_LOOP: Duration = Duration::from_secs(300);
-/// One that ran for this long has not crashed because of how it was made.
-const STABLE: Duration = Duration::from_secs(30);
-const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 const STACK: usize = 256 << 10;
 
 /// Why a sandbox that ran runs no more.
@@ -78,14 +74,13 @@ impl Keeper<'_> {
             Err(fault) => return self.failed(&fault),
         };
         let mut launcher = Some(launcher);
-        let mut down_since: Option<Instant> = None;
-        let mut pause = Duration::from_millis(50);
+        let mut patience = Patience::new();
         loop {
             let raised = self.raise(&operator, launcher.take().unwrap_or_else(raise::launcher));
             let mut up = match raised {
                 Ok(up) => up,
-                Err(fault) if self.hub.has_started() && down_since.is_some() => {
-                    if !self.try_again(&mut down_since, &mut pause, &format!("{fault:#}"))? {
+                Err(fault) if self.hub.has_started() && patience.is_tried() => {
+                    if !self.try_again(&mut patience, &format!("{fault:#}"))? {
                         return Ok(());
                     }
                     continue;
@@ -97,9 +92,7 @@ impl Keeper<'_> {
             self.ready()?;
             up.accompany(self.hub);
             let why = self.stay(&up)?;
-            if since.elapsed() >= STABLE {
-                (down_since, pause) = (None, Duration::from_millis(50));
-            }
+            patience.stayed_up(since.elapsed());
             let taken_down = match self.hub.withdraw() {
                 Some(serving) => up.take_down(serving, &self.hub.place.image()),
                 None => Ok(()),
@@ -120,7 +113,7 @@ impl Keeper<'_> {
                 Why::Crashed(what) => {
                     self.hub.note(Event::Crashed, Detail::because("crashed", what))?;
                     taken_down?;
-                    if !self.try_again(&mut down_since, &mut pause, what)? {
+                    if !self.try_again(&mut patience, what)? {
                         return Ok(());
                     }
                 }
@@ -168,20 +161,13 @@ impl Keeper<'_> {
     }
 
     /// Whether a sandbox that crashed may be started once more, after a pause in which somebody may say no.
-    fn try_again(
-        &self,
-        down_since: &mut Option<Instant>,
-        pause: &mut Duration,
-        why: &str,
-    ) -> anyhow::Result<bool> {
-        let since = *down_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= CRASH_LOOP {
+    fn try_again(&self, patience: &mut Patience, why: &str) -> anyhow::Result<bool> {
+        let Some(pause) = patience.again(Instant::now()) else {
             let reason = format!("it did not stay up for {} s: {why}", STABLE.as_secs());
             self.hub.note(Event::Stopped, Detail::because("crash_loop", reason))?;
             return Ok(false);
-        }
-        let left = Timespec::try_from(*pause)?;
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        };
+        let left = Timespec::try_from(pause)?;
         match poll(&mut [PollFd::from_borrowed_fd(self.hub.bell(), PollFlags::IN)], Some(&left)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -209,9 +195,8 @@ impl Keeper<'_> {
                 PollFd::from_borrowed_fd(hub.bell(), PollFlags::IN),
             ];
             fds.extend(up.gateway_end().map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
+            // While somebody uses it nothing runs out, and whoever is the last to end a use rings.
             let left = if hub.is_used() { None } else { hub.idle_left() };
-            // While somebody uses it, whoever ends a use starts the clock; it is looked at again then.
-            let left = left.or_else(|| hub.spec.idle_ttl.duration());
             let left = left.map(|left| left + Duration::from_millis(1));
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut fds, left.as_ref()) {

@@ -26,6 +26,7 @@ use super::counter::Auditor;
 use super::export::{self, Out};
 use super::finding::{Finding, Room, findings};
 use super::gather::{Output, gather};
+use super::git::Lent;
 use super::listener::Daemon;
 use super::outlet::{Delivered, Patience};
 use super::pace::{self, Pace};
@@ -237,7 +238,7 @@ impl Attempt<'_> {
         let way_out = match self.request.way_out.take() {
             None => None,
             Some((plan, model)) => {
-                egress::start(plan, id, self.request.resolvers.to_vec(), model, directory)?
+                egress::start(plan, id, self.request.resolvers.to_vec(), model, Lent::default(), directory)?
             }
         };
         let job = Job {

@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use super::OWN_EXECUTABLE;
 use super::counter::{Auditor, Counter};
 use super::desk::Desk;
+use super::git::Lent;
 use super::listener::{Daemon, Listener};
 use super::model::Chosen;
 use super::record::Record;
@@ -106,6 +107,15 @@ impl Plan {
         self
     }
 
+    /// The same, with a door for git and what leads it there.
+    pub(crate) fn lending(mut self, lent: &Lent) -> Self {
+        if !lent.hosts.is_empty() {
+            self.doors.push(Door::Git);
+            self.env.extend(lent.env());
+        }
+        self
+    }
+
     /// What the gateway will be told, if there is one.
     pub(crate) fn reach(&self) -> Option<Reach> {
         self.outside.reach()
@@ -166,6 +176,7 @@ pub(crate) fn start(
     job: &str,
     resolvers: Vec<SocketAddr>,
     model: Option<Chosen>,
+    lent: Lent,
     run: &Path,
 ) -> anyhow::Result<Option<WayOut>> {
     let Plan { outside, caps, doors, .. } = plan;
@@ -180,8 +191,9 @@ pub(crate) fn start(
     });
     let (broker, key) = model.map(|model| (model.order, model.key)).unzip();
     let ceiling_microcents = broker.as_ref().map_or(0, |broker| broker.ceiling_microcents);
-    let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps, broker, identity };
-    let keys: Vec<_> = key.iter().map(AsFd::as_fd).collect();
+    let git = lent.hosts;
+    let order = Order { job: job.to_owned(), reach, resolvers, nat64: None, caps, broker, git, identity };
+    let keys: Vec<_> = key.iter().chain(&lent.keys).map(AsFd::as_fd).collect();
     let gateway = Gateway::start(Path::new(OWN_EXECUTABLE), &order, &keys)?;
     Ok(Some(WayOut { gateway, doors, counter, ceiling_microcents }))
 }

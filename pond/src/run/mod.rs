@@ -13,6 +13,7 @@ pub(crate) mod egress;
 mod export;
 mod finding;
 mod gather;
+pub(crate) mod git;
 mod given_out;
 pub(crate) mod listener;
 pub(crate) mod model;

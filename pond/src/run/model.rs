@@ -139,7 +139,7 @@ fn harness(model: &Model, id: &str, dummy: &str, agent: Option<Agent>) -> anyhow
     Ok(filled?)
 }
 
-fn read_key(credential: &Credential) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+pub(super) fn read_key(credential: &Credential) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     usable(match credential {
         Credential::Env(variable) => {
             settings::secret(variable).with_context(|| format!("{} is not set", shown(variable)))?
@@ -181,14 +181,14 @@ fn read_private(path: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     Ok(key)
 }
 
-fn certificates(path: &str) -> anyhow::Result<String> {
+pub(super) fn certificates(path: &str) -> anyhow::Result<String> {
     let bytes =
         crate::input::from_trusted_file(path.as_ref()).map_err(|refusal| anyhow::anyhow!(refusal.message))?;
     String::from_utf8(bytes).with_context(|| format!("{path} holds no PEM certificates"))
 }
 
 /// A key is shorter than what a pipe holds, so nobody has to read it for it to be written.
-fn through_a_pipe(key: &[u8]) -> anyhow::Result<OwnedFd> {
+pub(super) fn through_a_pipe(key: &[u8]) -> anyhow::Result<OwnedFd> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     File::from(writer).write_all(key).context("handing the key over")?;
     Ok(reader)

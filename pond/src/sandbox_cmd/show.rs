@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use super::{SandboxFault, Target, find, state};
 use crate::keeper::converge::{self, Seen};
+use crate::keeper::exec::Summary;
 use crate::keeper::journal::{self, Entry};
 use crate::keeper::protocol::Refusal;
 use crate::output;
@@ -57,6 +59,9 @@ pub(crate) struct LogsArgs {
     /// Standard error instead of standard output.
     #[arg(long)]
     stderr: bool,
+    /// Wait for more, until the program has ended.
+    #[arg(short, long, conflicts_with = "json")]
+    follow: bool,
     /// Print JSON: how it ended, and both streams.
     #[arg(long)]
     pub(crate) json: bool,
@@ -180,7 +185,12 @@ pub(super) fn logs(args: &LogsArgs) -> Result<ExitCode, SandboxFault> {
         });
         return Ok(output::json(&said));
     }
-    let bytes = read(if args.stderr { "stderr" } else { "stdout" })?;
+    let ending = if args.stderr { "stderr" } else { "stdout" };
+    if args.follow {
+        read("json")?;
+        return follow(&args.id, &directory, number, ending);
+    }
+    let bytes = read(ending)?;
     let mut out = std::io::stdout().lock();
     if std::io::IsTerminal::is_terminal(&out) {
         let (mut neutral, mut text) = (Neutraliser::default(), String::new());
@@ -192,4 +202,45 @@ pub(super) fn logs(args: &LogsArgs) -> Result<ExitCode, SandboxFault> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a program writes, as it is kept, until it has ended or nobody keeps its sandbox any more.
+fn follow(id: &str, directory: &Path, number: u64, ending: &str) -> Result<ExitCode, SandboxFault> {
+    let path = directory.join(format!("{number}.{ending}"));
+    let mut file = File::open(&path).with_context(|| path.display().to_string())?;
+    let mut out = std::io::stdout().lock();
+    let mut neutral = std::io::IsTerminal::is_terminal(&out).then(Neutraliser::default);
+    loop {
+        // Looked at before the rest is read: what a program wrote is there before its end is.
+        let is_over = has_ended(directory, number)? || !find(id)?.is_kept;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
+        match &mut neutral {
+            None => out.write_all(&bytes)?,
+            Some(neutral) => {
+                let mut text = String::new();
+                neutral.push(&bytes, &mut text);
+                out.write_all(text.as_bytes())?;
+            }
+        }
+        out.flush()?;
+        if is_over {
+            break;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    if let Some(neutral) = neutral {
+        let mut text = String::new();
+        neutral.finish(&mut text);
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A summary that is being written is that of a program whose end is not known yet.
+fn has_ended(directory: &Path, number: u64) -> anyhow::Result<bool> {
+    let path = directory.join(format!("{number}.json"));
+    let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    let summary: Option<Summary> = serde_json::from_slice(&text).ok();
+    Ok(summary.is_some_and(|summary| summary.end.is_some() || summary.failed.is_some()))
 }

@@ -73,6 +73,11 @@ fn a_life(backend: &str) {
     let begun = until(&daemon, &world, |event| event["event"] == "started");
     let in_it = |line: &str| succeeds(&daemon, &world, &["exec", "box", "--", "sh", "-c", line]);
     assert_eq!(in_it("echo kept > file; id -un; pwd"), "pond\n/workspace\n");
+    world.write("in.txt", "in\n");
+    succeeds(&daemon, &world, &["cp", "in.txt", "box:deep/in.txt"]);
+    assert_eq!(in_it("cat deep/in.txt; stat -c %U deep/in.txt"), "in\npond\n");
+    succeeds(&daemon, &world, &["cp", "box:file", "out.txt"]);
+    assert_eq!(world.read("out.txt"), "kept\n");
     let healthy = until(&daemon, &world, cache_is("healthy"));
     assert!(healthy > begun, "nobody waited for it");
     until(&daemon, &world, cache_is("post_start"));

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -116,34 +118,100 @@ fn a_sandbox_whose_pid_1_or_gateway_dies_is_started_anew() {
     }
 }
 
-/// Fewer than a campaign, the same rule.
+const USUAL_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+const USUAL_ROUNDS: u64 = 12;
+
+#[expect(clippy::disallowed_methods, reason = "a longer campaign is asked for by variables")]
+fn number(variable: &str, usual: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.map_or(usual, |text| text.parse().unwrap_or_else(|fault| panic!("{variable}={text}: {fault}")))
+}
+
+/// A round kills something at a time that nobody chose: the command that asks, the keeper, its launcher, pid 1, the gateway or a program;
+/// while the sandbox is made, used, stopped, resumed or removed.
+struct Round<'a> {
+    boxes: &'a Boxes,
+    id: String,
+    /// Those of the one that nothing must happen to.
+    spared: &'a BTreeSet<i32>,
+}
+
+impl Round<'_> {
+    /// A command, and a kill while it runs; and what was killed.
+    fn under_fire(&self, chance: &mut Chance, words: &[&str], within: u64) -> String {
+        let mut asked = self.boxes.world.pond(&[&["sandbox"], words].concat());
+        let mut asked = asked.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(chance.below(within)));
+        let mut alive = processes(self.boxes);
+        alive.retain(|(pid, _)| !self.spared.contains(pid));
+        alive.push((i32::try_from(asked.id()).unwrap(), "the command itself".to_owned()));
+        let (victim, name) = &alive[usize::try_from(chance.below(alive.len() as u64)).unwrap()];
+        kill(*victim);
+        asked.wait().unwrap();
+        format!("{words:?} killed {name}")
+    }
+
+    fn play(&self, chance: &mut Chance) {
+        let mut acts =
+            vec![self.under_fire(chance, &["create", "--id", &self.id, "--idle-ttl", "never"], 120)];
+        let place = self.boxes.world.state().join("sandboxes").join(&self.id);
+        // The keeper may still be on its way to a name, or never have heard of one.
+        wait_until(|| {
+            place.exists() || !processes(self.boxes).iter().any(|(pid, _)| !self.spared.contains(pid))
+        });
+        if !place.exists() {
+            return;
+        }
+        for _ in 0..chance.below(3) {
+            let (words, within): (&[&str], u64) = match chance.below(3) {
+                0 => (&["exec", &self.id, "--", "sh", "-c", "echo x > file; sleep 0.05"], 80),
+                1 => (&["stop", &self.id], 120),
+                _ => (&["resume", &self.id], 120),
+            };
+            acts.push(self.under_fire(chance, words, within));
+        }
+        if chance.below(2) == 0 {
+            acts.push(self.under_fire(chance, &["rm", &self.id], 100));
+        }
+        self.boxes.events(&self.id);
+        // A keeper that was told to stop is on its way when the command that told it is dead.
+        let mut removed = self.boxes.sandbox(&["rm", &self.id]);
+        for _ in 0..20 {
+            if removed.code == 0 || self.boxes.state(&self.id) == "deleted" {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            removed = self.boxes.sandbox(&["rm", &self.id]);
+        }
+        let events = self.boxes.events(&self.id);
+        assert_eq!(self.boxes.state(&self.id), "deleted", "{acts:?}: {removed:?} {events:?}");
+        wait_until(|| names(&place).len() == 3);
+        let stays = ["box.json", "events.jsonl", "lock"].map(str::to_owned);
+        assert_eq!(names(&place), BTreeSet::from(stays), "{acts:?}");
+    }
+}
+
+/// Fewer than a campaign, the same rule: `cargo xtask chaos --sandboxes`.
 #[test]
 fn sandboxes_made_and_removed_under_random_kills_leave_nothing() {
-    let rounds = 12;
-    let mut chance = Chance(0x9E37_79B9_7F4A_7C15);
+    let (seed, rounds) = (number("POND_CHAOS_SEED", USUAL_SEED), number("POND_SANDBOX_ROUNDS", USUAL_ROUNDS));
+    let mut chance = Chance(seed);
     let boxes = Boxes::new();
+    boxes.create("bystander", &["--idle-ttl", "never"]);
+    let spared: BTreeSet<i32> = processes(&boxes).into_iter().map(|(pid, _)| pid).collect();
     for round in 0..rounds {
-        let id = format!("r{round}");
-        let made = boxes.world.pond(&["sandbox", "create", "--id", &id]).spawn();
-        let mut made = made.unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(chance.below(250)));
-        let alive = processes(&boxes);
-        if !alive.is_empty() {
-            let at = usize::try_from(chance.below(alive.len() as u64)).unwrap();
-            kill(alive[at].0);
-        }
-        made.wait().unwrap();
-        boxes.sandbox(&["ls"]);
-        if boxes.world.state().join("sandboxes").join(&id).exists() {
-            boxes.events(&id);
-            let removed = boxes.sandbox(&["rm", &id]);
-            assert_eq!(removed.code, 0, "round {round}: {removed:?} {:?}", boxes.events(&id));
-            assert_eq!(boxes.state(&id), "deleted");
-            let left: BTreeSet<String> = names(&boxes.world.state().join("sandboxes").join(&id));
-            let stays = ["box.json", "events.jsonl", "lock"].map(str::to_owned);
-            assert_eq!(left, BTreeSet::from(stays), "round {round}");
-        }
+        eprintln!("round {round} of {rounds}, POND_CHAOS_SEED={seed}");
+        Round { boxes: &boxes, id: format!("r{round}"), spared: &spared }.play(&mut chance);
     }
+    let others = || processes(&boxes).into_iter().filter(|(pid, _)| !spared.contains(pid)).count();
+    wait_until(|| others() == 0 && disks(&boxes.world.state()) == 1);
+    let now: BTreeSet<i32> = processes(&boxes).into_iter().map(|(pid, _)| pid).collect();
+    assert_eq!(now, spared, "nothing happened to the one that was left alone");
+    assert_eq!(boxes.shell("bystander", "echo here").stdout, "here\n");
+    let told: Vec<String> =
+        boxes.events("bystander").iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(told, ["accepted", "started", "exec_started", "exec_ended"]);
+    assert_eq!(boxes.sandbox(&["rm", "bystander"]).code, 0);
     wait_until(|| is_clean(&boxes));
     boxes.world.run(&["gc"]);
     assert_eq!(names(&boxes.world.state().join("live")), BTreeSet::new());

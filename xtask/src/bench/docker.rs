@@ -10,7 +10,7 @@ use super::stand::Stand;
 use crate::run::Invocation;
 
 /// Debian's, whatever else the path offers.
-const CLIENT: &str = "/usr/bin/docker";
+pub(super) const CLIENT: &str = "/usr/bin/docker";
 const DAEMON: &str = "/usr/sbin/dockerd";
 const IMAGE: &str = "pond-bench";
 /// What gVisor is registered as.

@@ -30,16 +30,14 @@ pub(super) fn measure(stand: &Stand) -> Result<Idle> {
     let hold = ["sh", "-c", "echo on; exec sleep infinity"];
     // Once for caches and templates, so that only sandboxes are counted.
     drop(held(stand, 1, &hold)?);
-    let before = meminfo()?;
+    let before = Kernel::now()?;
     let driver = held(stand, SANDBOXES, &hold)?;
-    let after = meminfo()?;
+    let kernel = before.growth()?;
     let processes = census::descendants(driver.pid())?;
     let mut held = 0;
     for pid in &processes {
         held += proportional_kib(*pid)?;
     }
-    let grown = |name: &'static str| Ok((name, field(&after, name)? - field(&before, name)?));
-    let kernel = KERNEL.into_iter().map(grown).collect::<Result<Vec<_>>>()?;
     let parts = [("processes (PSS)", held)].into_iter().chain(kernel).collect();
     Ok(Idle { sandboxes: SANDBOXES, parts })
 }
@@ -51,16 +49,28 @@ fn held(stand: &Stand, count: u32, command: &[&str]) -> Result<Driver> {
     Ok(driver)
 }
 
-fn meminfo() -> Result<BTreeMap<String, i64>> {
-    let line = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        Some((name.to_owned(), value.split_ascii_whitespace().next()?.parse().ok()?))
-    };
-    Ok(read("/proc/meminfo")?.lines().filter_map(line).collect())
-}
+/// What the kernel held for everybody at one time.
+#[derive(Debug)]
+pub(super) struct Kernel(BTreeMap<String, i64>);
 
-fn field(fields: &BTreeMap<String, i64>, name: &str) -> Result<i64> {
-    fields.get(name).copied().with_context(|| format!("/proc/meminfo has no {name}"))
+impl Kernel {
+    pub(super) fn now() -> Result<Self> {
+        let line = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_owned(), value.split_ascii_whitespace().next()?.parse().ok()?))
+        };
+        Ok(Self(read("/proc/meminfo")?.lines().filter_map(line).collect()))
+    }
+
+    /// What it holds more since then, in KiB.
+    pub(super) fn growth(&self) -> Result<Vec<(&'static str, i64)>> {
+        let now = Self::now()?;
+        KERNEL.into_iter().map(|name| Ok((name, now.field(name)? - self.field(name)?))).collect()
+    }
+
+    fn field(&self, name: &str) -> Result<i64> {
+        self.0.get(name).copied().with_context(|| format!("/proc/meminfo has no {name}"))
+    }
 }
 
 pub(super) fn proportional_kib(pid: u32) -> Result<i64> {

@@ -17,6 +17,7 @@ mod launch;
 mod peers;
 mod race;
 mod report;
+mod sandboxes;
 mod stand;
 mod stats;
 mod tree;
@@ -41,6 +42,8 @@ pub(crate) enum Bench {
     Backends(backends::BackendsArgs),
     /// From a submission to its first output, jobs a second beside other queues, a long queue, memory (as root; best on a quiet machine)
     Dispatch(dispatch::DispatchArgs),
+    /// Sandboxes that last: making one, programs in one, and what an idle one holds, beside docker's (as root; best on a quiet machine)
+    Sandboxes(sandboxes::SandboxesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -117,6 +120,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result<bool> {
         Bench::Gateway(args) => gateway::run(root, args).map(|()| true),
         Bench::Backends(args) => backends::run(root, args),
         Bench::Dispatch(args) => dispatch::run(root, args).map(|()| true),
+        Bench::Sandboxes(args) => sandboxes::run(root, args),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::backends::residue::Residue;
 use super::census::Thing;
 use super::crowd::Crowd;
 use super::growth::Growth;
@@ -183,8 +184,19 @@ fn idle(idle: &Idle) -> String {
     )
 }
 
+/// What was counted before the first launch and after the last.
+pub(super) fn left_behind(before: &Residue, after: &Residue) -> String {
+    let row = |((name, before), (_, after)): (&(&str, usize), &(&str, usize))| {
+        format!("| {name} | {before} | {after} |\n")
+    };
+    format!(
+        "## What is left\n\n| thing | before | after |\n|---|--:|--:|\n{}",
+        before.iter().zip(after).map(row).collect::<String>()
+    )
+}
+
 #[expect(clippy::cast_precision_loss, reason = "far fewer KiB than a float can count")]
-fn kib_each(kib: i64, sandboxes: u32) -> f64 {
+pub(super) fn kib_each(kib: i64, sandboxes: u32) -> f64 {
     kib as f64 / f64::from(sandboxes)
 }
 

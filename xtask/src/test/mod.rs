@@ -158,21 +158,30 @@ pub(crate) fn gvisor(root: &Path, log: &Path) -> Result<PathBuf> {
 /// The chaos suite, longer than the tests have it; whether nothing was violated.
 pub(crate) fn chaos(root: &Path, args: &ChaosArgs) -> Result<bool> {
     let shop = Shop::open(root, Part::UnitIntegration)?;
-    let mut tests = shop.command(&["cargo", "test", "--package", "pond", "--test", "chaos", "--"]);
+    let (suite, of) = if args.sandboxes { ("e2e", Some(SANDBOXES)) } else { ("chaos", None) };
+    let mut tests = shop.command(&["cargo", "test", "--package", "pond", "--test", suite, "--"]);
+    tests = of.iter().fold(tests, |tests, name| tests.arg(name));
     tests = args.only.iter().fold(tests, |tests, name| tests.arg(name));
     let tests = tests.arg("--nocapture").arg("--test-threads=1");
-    let tests = tests.env("POND_CHAOS_ROUNDS", &args.rounds.to_string());
+    let rounds = if args.sandboxes { "POND_SANDBOX_ROUNDS" } else { "POND_CHAOS_ROUNDS" };
+    let tests = tests.env(rounds, &args.rounds.to_string());
     let tests = args.seed.iter().fold(tests, |tests, seed| tests.env("POND_CHAOS_SEED", &seed.to_string()));
     shop.step(suite::as_root(&shop, tests)?)?;
     println!("{}", fs::read_to_string(&shop.log)?);
     Ok(true)
 }
 
+/// Sandboxes that last, made and removed while something of them is killed.
+const SANDBOXES: &str = "sandboxes_made_and_removed_under_random_kills_leave_nothing";
+
 #[derive(Debug, Args)]
 pub(crate) struct ChaosArgs {
     /// Rounds on each ground: SQLite, Postgres, a small disk
     #[arg(long, default_value_t = 50)]
     rounds: u64,
+    /// Sandboxes that last under random kills, in place of the control plane and its workers
+    #[arg(long)]
+    sandboxes: bool,
     /// What everything follows from; a failure names it
     #[arg(long)]
     seed: Option<u64>,

@@ -54,6 +54,9 @@ named_enum! {
         DialFailed => "dial_failed",
         DialTimeout => "dial_timeout",
         ClientLeft => "client_left",
+        GitOnly => "git_only",
+        GitRedirect => "git_redirect",
+        GitCredentialRefused => "git_credential_refused",
     }
 }
 
@@ -88,7 +91,10 @@ impl DenialCode {
             | Self::TooManyNames
             | Self::BytesSpent
             | Self::TunnelBytes
-            | Self::TunnelLifetime => 403,
+            | Self::TunnelLifetime
+            | Self::GitOnly
+            | Self::GitRedirect
+            | Self::GitCredentialRefused => 403,
         }
     }
 
@@ -125,6 +131,9 @@ impl DenialCode {
             Self::DialFailed => "host could not be reached",
             Self::DialTimeout => "host did not answer in time",
             Self::ClientLeft => "client left",
+            Self::GitOnly => "only git passes here",
+            Self::GitRedirect => "host redirected git elsewhere",
+            Self::GitCredentialRefused => "host refused the credential",
         }
     }
 }

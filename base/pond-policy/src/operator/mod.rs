@@ -6,6 +6,7 @@
 
 mod caps;
 mod egress;
+mod git;
 mod model;
 mod price;
 
@@ -19,6 +20,7 @@ use crate::shape::{Echo, Field, Item, Kind, Need, Shape};
 
 pub use caps::{Caps, IdleSeconds, JobBytes, LifetimeSeconds, TunnelBytes};
 pub use egress::Egress;
+pub use git::Git;
 pub use model::{Credential, Model};
 
 use crate::limits::Count;
@@ -32,6 +34,12 @@ const MODEL: Field = Field {
     need: Need::Optional,
     kind: Kind::Map { key: Name::form(Code::NameInvalid), of: &Kind::Object(&model::SHAPE), most: 64 },
     doc: "Models by the name `--model` takes.",
+};
+const GIT: Field = Field {
+    name: "git",
+    need: Need::Optional,
+    kind: Kind::Map { key: Name::form(Code::NameInvalid), of: &Kind::Object(&git::SHAPE), most: 64 },
+    doc: "Credentials for git over https, by the name that a sandbox document's `credentials` use.",
 };
 const PRICE: Field = Field {
     name: "price",
@@ -64,7 +72,7 @@ const BUDGETS: Field = Field {
 pub static OPERATOR_SHAPE: Shape = Shape {
     name: "operator",
     doc: "The operator's file.",
-    fields: &[MODEL, PRICE, EGRESS, SPOT_CHECK_PERCENT, BUDGETS],
+    fields: &[MODEL, GIT, PRICE, EGRESS, SPOT_CHECK_PERCENT, BUDGETS],
     unknown: Code::UnknownField,
     echo: Echo::Nothing,
 };
@@ -73,6 +81,7 @@ pub static OPERATOR_SHAPE: Shape = Shape {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
     pub models: Vec<Model>,
+    pub git: Vec<Git>,
     pub egress: Egress,
     /// How many of a hundred results are confirmed unasked; none without a word.
     pub spot_check_percent: Option<Percent>,
@@ -108,6 +117,10 @@ fn read(document: &Node, refusals: &mut Refusals) -> Option<Operator> {
     for (name, item) in entries(&MODEL, refusals) {
         models.extend(model::read(name, &item, &prices, &priced, refusals));
     }
+    let mut git = Vec::new();
+    for (name, item) in entries(&GIT, refusals) {
+        git.extend(git::read(name, &item, refusals));
+    }
     let egress = object.item(&EGRESS).map_or(Some(Egress::default()), |item| egress::read(item, refusals))?;
     if let Some(item) = object.item(&EGRESS) {
         refuse_model_hosts(&models, &egress, item, refusals);
@@ -117,7 +130,7 @@ fn read(document: &Node, refusals: &mut Refusals) -> Option<Operator> {
     let budgets =
         object.item(&BUDGETS).map_or(Some(Budgets::default()), |item| Budgets::read(item, refusals))?;
     let warnings = object.item(&EGRESS).map(|item| warnings(&egress, item.path())).unwrap_or_default();
-    Some(Operator { models, egress, spot_check_percent, budgets, warnings })
+    Some(Operator { models, git, egress, spot_check_percent, budgets, warnings })
 }
 
 /// What each host can be used for besides; of a preset that the file names, the first thing.

@@ -54,7 +54,7 @@ const UPSTREAM_PRIVATE: Field = Field {
     kind: Kind::Flag,
     doc: "Whether the upstream may have an address that is not public.",
 };
-const CA_FILE: Field = Field {
+pub(super) const CA_FILE: Field = Field {
     name: "ca_file",
     need: Need::Optional,
     kind: Kind::Text(FILE_FORM),
@@ -66,7 +66,7 @@ const AUTH: Field = Field {
     kind: Kind::Choice { names: Auth::NAMES, code: Code::UnknownAuth },
     doc: "The header the key goes in; without it the API's own.",
 };
-const CREDENTIAL: Field = Field {
+pub(super) const CREDENTIAL: Field = Field {
     name: "credential",
     need: Need::Required(Code::MissingField),
     kind: Kind::Text(CREDENTIAL_FORM),
@@ -161,7 +161,7 @@ pub(super) fn read(
     })
 }
 
-fn read_credential(item: &Item<'_>, refusals: &mut Refusals) -> Option<Credential> {
+pub(super) fn read_credential(item: &Item<'_>, refusals: &mut Refusals) -> Option<Credential> {
     let credential = Credential::parse(item.text(refusals)?);
     if credential.is_none() {
         let message =

@@ -30,6 +30,7 @@ pub use exec::check_exec;
 pub use id::{Alias, SandboxId};
 pub use ingress::{Copied, Mount, RESERVED, Tool};
 pub use merge::merge;
+pub(crate) use outward::one_host;
 pub use outward::{GitCredential, Published};
 pub use remote::{Share, check_remote};
 pub use ttl::{Ttl, TtlFault};

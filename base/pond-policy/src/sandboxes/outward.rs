@@ -53,7 +53,7 @@ const SECRET: Field = Field {
     name: "secret",
     need: Need::Required(Code::MissingField),
     kind: Kind::Text(Name::form(Code::CredentialInvalid)),
-    doc: "The name of the secret; never its value.",
+    doc: "The name of a `[git.NAME]` table of pond.toml; never the secret itself.",
 };
 const USERNAME: Field = Field {
     name: "username",
@@ -129,7 +129,7 @@ fn read_credential(host: &str, item: &Item<'_>, refusals: &mut Refusals) -> Opti
 }
 
 /// A public name that means one host, as it would have to be written to allow it.
-fn one_host(text: &str) -> Option<HostName> {
+pub(crate) fn one_host(text: &str) -> Option<HostName> {
     let name = HostName::parse(text).ok()?;
     let plain = name.as_str() == text && HostRule::parse_config(text).is_ok();
     plain.then_some(name)

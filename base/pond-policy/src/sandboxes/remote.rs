@@ -38,6 +38,10 @@ pub fn check_remote(spec: &Spec, shares: &[Share]) -> Result<(), Refusals> {
             "a model of the operator's is not lent through the API: its cost would be nobody's; remove it";
         refusals.refuse(Code::NotOverApi, &root.field("model"), message);
     }
+    if !spec.credentials.is_empty() {
+        let message = "a credential of the operator's is not lent through the API; remove it";
+        refusals.refuse(Code::NotOverApi, &root.field("credentials"), message);
+    }
     refusals.finish(Some(()))
 }
 

@@ -28,6 +28,8 @@ pub enum Door {
     /// Every port of every address that is not the job's own; the internet posture has it.
     Any,
     Broker,
+    /// For git, with a credential that the job does not have.
+    Git,
 }
 
 /// What the host may say after the doors are open.

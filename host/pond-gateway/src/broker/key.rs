@@ -61,7 +61,7 @@ impl Key {
         Ok(Self(Zeroizing::new(key.to_vec())))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 

@@ -41,8 +41,12 @@ pub use key::{Key, KeyFault};
 pub use ledger::{Exhausted, Ledger, Reservation, Standing};
 pub use lender::{Ask, Short};
 pub use record::{Outcome, Record, Report};
+pub(crate) use relay::is_encoded;
 pub use route::{Call, Route, RouteFault, route};
+pub(crate) use scrub::{RUN, Scrubber};
 pub use served::ModelFault;
+pub(crate) use served::tls;
+pub(crate) use strict::StrictHeads;
 pub use upstream::{Connect, DialFault, Dialing, Target};
 
 use crate::http::Framing;

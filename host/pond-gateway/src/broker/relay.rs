@@ -180,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Relay<'_, S> {
 
 /// Whether the body's bytes are something else than its text, though plain text was asked for. The key could not be
 /// found in them, nor the usage.
-pub(super) fn is_encoded(headers: &http::HeaderMap) -> bool {
+pub(crate) fn is_encoded(headers: &http::HeaderMap) -> bool {
     let other = |name: http::HeaderName, plain: &[u8]| {
         headers.get_all(name).iter().any(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(plain))
     };

@@ -7,10 +7,10 @@ const MASK: u8 = b'*';
 /// In errors and headers even a fragment is too much.
 pub(super) const FRAGMENT: usize = 8;
 /// In a model's own words only what cannot be chance: shorter runs are the public beginning that all keys share.
-pub(super) const RUN: usize = 20;
+pub(crate) const RUN: usize = 20;
 
 /// Masks every run of at least `least` bytes of the key.
-pub(super) struct Scrubber {
+pub(crate) struct Scrubber {
     key: Key,
     least: usize,
     /// The bytes that occur in the key at all: most of an answer is passed over by them.
@@ -21,7 +21,7 @@ pub(super) struct Scrubber {
 }
 
 impl Scrubber {
-    pub(super) fn new(key: &Key, least: usize) -> Self {
+    pub(crate) fn new(key: &Key, least: usize) -> Self {
         let least = least.min(key.bytes().len());
         let mut alphabet = [false; 256];
         for byte in key.bytes() {
@@ -40,7 +40,7 @@ impl Scrubber {
         out
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         self.marked.resize(self.held.len(), false);
         self.mark();
@@ -48,7 +48,7 @@ impl Scrubber {
         self.emit(self.held.len() - kept)
     }
 
-    pub(super) fn finish(&mut self) -> Vec<u8> {
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.emit(self.held.len())
     }
 

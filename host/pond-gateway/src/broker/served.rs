@@ -99,7 +99,7 @@ fn server_name(host: &UpstreamHost) -> Result<ServerName<'static>, ModelFault> {
 }
 
 /// `ca_pem` replaces the built-in authorities: an operator's own upstream is trusted by the operator's own certificate.
-fn tls(ca_pem: Option<&str>) -> Result<TlsConnector, ModelFault> {
+pub(crate) fn tls(ca_pem: Option<&str>) -> Result<TlsConnector, ModelFault> {
     let mut roots = RootCertStore::empty();
     match ca_pem {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),

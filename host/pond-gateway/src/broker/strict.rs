@@ -15,7 +15,7 @@ const STATUS_AT: usize = 10;
 
 /// A stream whose heads are looked at while they pass.
 #[derive(Debug)]
-pub(super) struct StrictHeads<S> {
+pub(crate) struct StrictHeads<S> {
     stream: S,
     due: HeadDue,
     lines: Lines,
@@ -23,7 +23,7 @@ pub(super) struct StrictHeads<S> {
 
 /// Whether the next bytes are a head; set when a request is sent.
 #[derive(Debug, Clone)]
-pub(super) struct HeadDue(Arc<AtomicBool>);
+pub(crate) struct HeadDue(Arc<AtomicBool>);
 
 #[derive(Debug, Default)]
 struct Lines {
@@ -36,13 +36,13 @@ struct Lines {
 }
 
 impl HeadDue {
-    pub(super) fn expect(&self) {
+    pub(crate) fn expect(&self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
 impl<S> StrictHeads<S> {
-    pub(super) fn new(stream: S) -> (Self, HeadDue) {
+    pub(crate) fn new(stream: S) -> (Self, HeadDue) {
         let due = HeadDue(Arc::default());
         (Self { stream, due: due.clone(), lines: Lines::default() }, due)
     }

@@ -57,6 +57,18 @@ impl Meter {
         Moved { up: self.up.load(Ordering::Relaxed), down: self.down.load(Ordering::Relaxed) }
     }
 
+    /// What it may still move, where nobody is asked for more.
+    pub(crate) fn room_now(&self) -> Result<u64, Close> {
+        let Moved { up, down } = self.moved();
+        match self.tunnels.caps().tunnel_bytes.saturating_sub(up.saturating_add(down)) {
+            0 => Err(Close::TunnelBytes),
+            tunnel => match self.tunnels.bytes_left() {
+                0 => Err(Close::TotalBytes),
+                total => Ok(tunnel.min(total)),
+            },
+        }
+    }
+
     pub(crate) fn age_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

@@ -47,6 +47,7 @@ pub(crate) fn order(reach: Reach, caps: Caps) -> Order {
         nat64: None,
         caps,
         broker: None,
+        git: Vec::new(),
         identity: Some(Identity { uid: 54321, gid: 54321 }),
     }
 }

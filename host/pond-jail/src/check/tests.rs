@@ -120,11 +120,11 @@ fn a_job_with_doors_waits_until_they_are_served() {
         check(&plan).is_ok()
     };
     let front = |port| Door::Front { port };
-    let all = [Door::Proxy, Door::Dns, front(443), front(8443), Door::Broker];
+    let all = [Door::Proxy, Door::Dns, front(443), front(8443), Door::Broker, Door::Git];
     assert!(with(&all, Start::OnGo));
     assert!(!with(&all, Start::AtOnce));
     assert!(!with(&[Door::Proxy, Door::Proxy], Start::OnGo));
-    for taken in [0, 53, 3128, 8377] {
+    for taken in [0, 53, 3128, 8377, 8378] {
         assert!(!with(&[front(taken)], Start::OnGo), "{taken}");
     }
     let many: Vec<Door> = (1000..1040).map(front).collect();

@@ -78,6 +78,8 @@ pub struct Running {
     pub terminal: Option<OwnedFd>,
     /// The root of a sandbox that serves, from its arrival until it is taken.
     pub(super) root: Option<OwnedFd>,
+    /// Where it is inside, where it is not all of what programs see.
+    pub(crate) root_at: &'static str,
     /// Pid 1 takes requests.
     is_serving: bool,
     duty: Duty,
@@ -201,6 +203,7 @@ impl Running {
             streams: ends.streams,
             terminal: None,
             root: None,
+            root_at: "",
             is_serving: false,
             duty,
             doors: None,
@@ -227,6 +230,7 @@ impl Running {
             streams: ends.streams,
             terminal: None,
             root: None,
+            root_at: "",
             is_serving: false,
             duty,
             doors: None,

@@ -26,6 +26,7 @@ pub enum ServingFault {
 pub struct Serving {
     running: Running,
     root: OwnedFd,
+    root_at: &'static str,
     owner: u32,
 }
 
@@ -33,7 +34,10 @@ impl Serving {
     /// Once [`Running::is_serving`] says so.
     pub fn new(mut running: Running) -> Result<Self, ServingFault> {
         match (running.is_serving(), running.root.take()) {
-            (true, Some(root)) => Ok(Self { owner: running.owner(), root, running }),
+            (true, Some(root)) => {
+                let (owner, root_at) = (running.owner(), running.root_at);
+                Ok(Self { owner, root, root_at, running })
+            }
             (true | false, _) => Err(ServingFault::NotServing),
         }
     }
@@ -75,6 +79,16 @@ impl Serving {
     /// The root as it is seen inside. What is below it is hostile.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
+    }
+
+    /// A path inside as it is below that root; nothing where the root does not reach.
+    pub fn below_root<'p>(&self, path: &'p str) -> Option<&'p str> {
+        path.strip_prefix(self.root_at).filter(|below| below.starts_with('/'))
+    }
+
+    /// The part of what programs see that can be reached from here; empty where that is all of it.
+    pub fn reachable(&self) -> &'static str {
+        self.root_at
     }
 
     /// The id that the user inside has on this host.

@@ -2,7 +2,7 @@
 //! beside plain `docker run` of the same image on the same engine. All take turns; then crowds, and a count of what is left.
 
 mod page;
-mod residue;
+pub(super) mod residue;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! The findings as one Markdown page.
 
-use super::super::report::{Facts, cells, find, goals};
+use super::super::report::{Facts, cells, find, goals, left_behind};
 use super::super::stats::ratio;
 use super::residue::Residue;
 use super::{AT_ONCE, Crowd, DOCKER, GVISOR, PLAIN, PLAIN_GVISOR, Turns};
@@ -26,7 +26,7 @@ impl Page {
 
     pub(super) fn markdown(&self) -> String {
         let head = self.facts.markdown("The backends, measured");
-        [head, self.first_output(), self.together(), self.left_behind()].join("\n")
+        [head, self.first_output(), self.together(), left_behind(&self.before, &self.after)].join("\n")
     }
 
     fn first_output(&self) -> String {
@@ -63,16 +63,6 @@ impl Page {
         format!(
             "## {AT_ONCE} at a time\n\n| contender | launches | failed | all over after | per launch |\n|---|--:|--:|--:|--:|\n{}",
             self.crowds.iter().map(row).collect::<String>()
-        )
-    }
-
-    fn left_behind(&self) -> String {
-        let row = |((name, before), (_, after)): (&(&str, usize), &(&str, usize))| {
-            format!("| {name} | {before} | {after} |\n")
-        };
-        format!(
-            "## What is left\n\n| thing | before | after |\n|---|--:|--:|\n{}",
-            self.before.iter().zip(&self.after).map(row).collect::<String>()
         )
     }
 }

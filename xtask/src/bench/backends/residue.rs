@@ -11,13 +11,13 @@ use super::super::docker::{self, Daemon};
 use super::super::stand::{Stand, read};
 
 /// What was counted, in the order of the table.
-pub(super) type Residue = Vec<(&'static str, usize)>;
+pub(in super::super) type Residue = Vec<(&'static str, usize)>;
 
 /// The kernel frees loop devices and groups a moment after whoever used them is gone.
 const SETTLING: Duration = Duration::from_secs(20);
 
 /// What there is once it is what was there before, or will not be.
-pub(super) fn settled(stand: &Stand, docker: &Daemon<'_>, before: &Residue) -> Result<Residue> {
+pub(in super::super) fn settled(stand: &Stand, docker: &Daemon<'_>, before: &Residue) -> Result<Residue> {
     let deadline = Instant::now() + SETTLING;
     loop {
         let now = count(stand, docker)?;
@@ -28,7 +28,7 @@ pub(super) fn settled(stand: &Stand, docker: &Daemon<'_>, before: &Residue) -> R
     }
 }
 
-pub(super) fn count(stand: &Stand, docker: &Daemon<'_>) -> Result<Residue> {
+pub(in super::super) fn count(stand: &Stand, docker: &Daemon<'_>) -> Result<Residue> {
     let lines = |words: &[&str]| Ok::<_, anyhow::Error>(docker.client(words).capture()?.lines().count());
     let place = stand.path("state");
     let mounts = read("/proc/self/mountinfo")?.lines().filter(|line| line.contains(&place)).count();

@@ -58,6 +58,7 @@ impl GatewayArgs {
 
 pub(super) fn run(root: &Path, args: &GatewayArgs) -> Result<()> {
     let stand = Stand::set_up(root, "gateway", &stand::FOR_GATEWAY)?;
+    stand.add("pond", "gateway")?;
     let facts = report::Facts::of(&stand, args.command())?;
     let mut worlds = Worlds::make(&stand)?;
     let proxies = Proxies::start(&mut worlds)?;

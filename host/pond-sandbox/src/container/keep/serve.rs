@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use pond_wire::contained::Kernel;
-use pond_wire::jail::{Answer, Ask, Console, ExecOrder, MAX_PLAN_BYTES, Report, Start, Step};
+use pond_wire::jail::{Answer, Ask, Console, ExecOrder, MAX_PLAN_BYTES, Report, Start, Step, WORKSPACE};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ impl Container {
         let range = kept.range.take().ok_or(KeepFault::NotServing)?;
         let (report, theirs) = pond_sys::socket::pair()?;
         let (lifeline, held) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let root = self.root_of(&kept)?;
+        let root = Self::root_of(&kept)?;
         let prepared = [kept.layer.upper.as_fd(), kept.layer.view.as_fd(), root.as_fd()];
         pond_sys::socket::send(&theirs, &Report::Prepared.encode(), &prepared)?;
         let doors = kept.take_doors();
@@ -51,24 +51,23 @@ impl Container {
             desk.run()
         })?;
         let ends = native::Ends { streams: None, lifeline: held, report };
-        Ok((Running::contained(ends, first, thread, Death::AtOnce, range, job.duty), kept))
+        let mut running = Running::contained(ends, first, thread, Death::AtOnce, range, job.duty);
+        running.root_at = match kept.isolation.kernel {
+            Kernel::Host => "",
+            Kernel::Gvisor | Kernel::Machine => WORKSPACE,
+        };
+        Ok((running, kept))
     }
 
-    /// What programs see as their root. gVisor's is nowhere on this host; then it is a place where nothing is found.
-    fn root_of(&self, kept: &Kept) -> io::Result<OwnedFd> {
+    /// What programs see as their root. gVisor's is nowhere on this host; then it is their working directory, which is.
+    fn root_of(kept: &Kept) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match kept.isolation.kernel {
             Kernel::Host => {
                 let root = format!("/proc/{}/root", kept.first.as_raw_nonzero());
                 Ok(rustix::fs::open(root, flags, Mode::empty())?)
             }
-            Kernel::Gvisor | Kernel::Machine => {
-                let place = self.state().scratch().join(format!(".{}.nowhere", kept.id));
-                std::fs::create_dir(&place)?;
-                let opened = rustix::fs::open(&place, flags, Mode::empty());
-                std::fs::remove_dir(&place)?;
-                Ok(opened?)
-            }
+            Kernel::Gvisor | Kernel::Machine => kept.layer.view.as_fd().try_clone_to_owned(),
         }
     }
 }

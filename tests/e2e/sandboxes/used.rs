@@ -1,0 +1,81 @@
+//! A sandbox in use: a terminal in it, what a program writes while it runs, and a disk that was left in disorder.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::Boxes;
+use crate::tmux::Tmux;
+
+#[test]
+fn a_program_has_a_terminal_of_its_own() {
+    let boxes = Boxes::new();
+    boxes.create("term", &[]);
+    let tmux = Tmux::start(&boxes.world);
+    tmux.line("stty -a > before; $POND sandbox exec -t term -- sh; echo code-$?; stty -a > after; echo over-$((1+1))");
+    tmux.wait_for("$ ");
+    tmux.line("echo $(tty) $TERM $(stty size) > /dev/tty; echo said-$((1+1))");
+    tmux.wait_for("said-2");
+    assert!(tmux.screen().contains("/dev/pts/0 tmux-256color 30 100"), "{}", tmux.screen());
+    tmux.ask(&["resize-window", "-x", "90", "-y", "20"]);
+    tmux.line("until [ \"$(stty size)\" = '20 90' ]; do sleep 0.05; done; echo resized-$((1+1))");
+    tmux.wait_for("resized-2");
+    tmux.line("echo asleep-$((1+1)); sleep 1000; echo awake-$?");
+    tmux.wait_for("asleep-2");
+    tmux.key("C-c");
+    tmux.line("echo alive-$((1+1)); exit 7");
+    tmux.wait_for("alive-2");
+    tmux.wait_for("code-7");
+    tmux.wait_for("over-2");
+    let before = boxes.world.read("before").replace("rows 30; columns 100", "rows 20; columns 90");
+    assert_eq!(boxes.world.read("after"), before, "the person's own is whole");
+    // Another at the same time, and one after it.
+    tmux.line("$POND sandbox exec -t term -- tty; echo again-$((1+1))");
+    tmux.wait_for("again-2");
+}
+
+#[test]
+fn what_a_program_writes_is_followed_to_its_end() {
+    let boxes = Boxes::new();
+    boxes.create("talk", &[]);
+    boxes.sandbox(&[
+        "exec",
+        "-d",
+        "talk",
+        "--",
+        "sh",
+        "-c",
+        "echo one; sleep 2; echo two; sleep 1; echo three >&2",
+    ]);
+    let begun = Instant::now();
+    let followed = boxes.sandbox(&["logs", "-f", "talk"]);
+    assert_eq!((followed.code, followed.stdout.as_str()), (0, "one\ntwo\n"), "{followed:?}");
+    assert!(begun.elapsed() > Duration::from_secs(1), "it waited for the rest");
+    assert_eq!(boxes.sandbox(&["logs", "-f", "--stderr", "talk", "1"]).stdout, "three\n");
+    // One whose sandbox stops meanwhile ends too.
+    boxes.sandbox(&["exec", "-d", "talk", "--", "sleep", "600"]);
+    let mut follower = boxes.world.pond(&["sandbox", "logs", "-f", "talk"]);
+    let mut follower = follower.stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(boxes.sandbox(&["stop", "talk"]).code, 0);
+    assert!(follower.wait().unwrap().success());
+}
+
+#[test]
+fn a_disk_in_disorder_is_mended_before_it_is_used() {
+    let boxes = Boxes::new();
+    boxes.create("torn", &[]);
+    boxes.shell("torn", "echo kept > file; sync");
+    assert_eq!(boxes.sandbox(&["stop", "torn"]).code, 0);
+    let image = boxes.world.state().join("sandboxes/torn/disk.image");
+    let image = image.to_str().unwrap();
+    // As a host leaves it that lost its power: not taken down, and its counts are wrong.
+    for request in ["set_super_value state 0", "set_inode_field <2> links_count 9"] {
+        let done = boxes.world.host_shell(&format!("/usr/sbin/debugfs -w -R '{request}' {image}"));
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+    let check = || boxes.world.host_shell(&format!("/usr/sbin/e2fsck -f -n {image}")).code;
+    assert_ne!(check(), 0, "it is in disorder");
+    assert_eq!(boxes.sandbox(&["resume", "torn"]).code, 0);
+    assert_eq!(boxes.shell("torn", "cat file; echo more > other; cat other").stdout, "kept\nmore\n");
+    assert_eq!(boxes.sandbox(&["stop", "torn"]).code, 0);
+    assert_eq!(check(), 0, "and no more");
+}
