@@ -20,6 +20,7 @@ mod idmap;
 mod inside;
 mod job;
 mod netlink;
+mod owners;
 mod request;
 mod root;
 mod serving;

@@ -19,8 +19,7 @@ use rustix::mount::{
 };
 
 use crate::fault::{At, Failure};
-use crate::idmap;
-use crate::shown;
+use crate::{idmap, owners, shown};
 
 /// The mounts a sandbox needs from outside its root, and what the collector reads afterwards.
 pub(crate) struct Storage {
@@ -74,6 +73,9 @@ pub(crate) fn build(
         CheckoutView::ReadOnly(named) | CheckoutView::Copy(named) => Some(tree(named)?),
     };
     let disk = disk()?;
+    if let (Builder::Host { base }, Lasts::Yes) = (builder, Lasts::of(plan.scratch)) {
+        owners::move_to(&disk, base)?;
+    }
     let (views, mut spent) = views.on(shown, plan, &disk)?;
     let upper = directory(&disk, "u", builder)?;
     let work = directory(&disk, "w", builder)?;

@@ -75,7 +75,34 @@ fn a_disk_in_disorder_is_mended_before_it_is_used() {
     let check = || boxes.world.host_shell(&format!("/usr/sbin/e2fsck -f -n {image}")).code;
     assert_ne!(check(), 0, "it is in disorder");
     assert_eq!(boxes.sandbox(&["resume", "torn"]).code, 0);
-    assert_eq!(boxes.shell("torn", "cat file; echo more > other; cat other").stdout, "kept\nmore\n");
+    assert_eq!(boxes.shell("torn", "echo more >> file; cat file").stdout, "kept\nmore\n");
     assert_eq!(boxes.sandbox(&["stop", "torn"]).code, 0);
     assert_eq!(check(), 0, "and no more");
+}
+
+/// Another job has the range of ids that the sandbox had: its files are still its own.
+#[test]
+fn what_was_written_before_a_stop_can_be_changed_after_it() {
+    let boxes = Boxes::new();
+    boxes.create("again", &[]);
+    boxes.shell("again", "mkdir -p a/b && echo one > a/b/file && chmod 600 a/b/file && echo two > ~/own");
+    let range = || boxes.shell("again", "awk '{print $2}' /proc/self/uid_map").stdout;
+    let before = range();
+    for other in [false, true] {
+        assert_eq!(boxes.sandbox(&["stop", "again"]).code, 0);
+        let taken = other.then(|| taken(&before));
+        assert_eq!(boxes.sandbox(&["resume", "again"]).code, 0);
+        let changed = boxes.shell("again", "echo more >> a/b/file && echo more >> ~/own && stat -c %U a/b/file ~/own");
+        assert_eq!((changed.code, changed.stdout.as_str()), (0, "pond\npond\n"), "{changed:?}");
+        assert_eq!(range() == before, !other);
+        drop(taken);
+    }
+}
+
+/// Holds a range as a job does.
+fn taken(base: &str) -> std::fs::File {
+    let slot = (base.trim().parse::<u32>().unwrap() - 0x7000_0000) / 65_536;
+    let lock = std::fs::File::options().write(true).open(format!("/run/pond/ids/{slot:04}")).unwrap();
+    lock.lock().unwrap();
+    lock
 }

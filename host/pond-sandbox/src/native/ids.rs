@@ -1,7 +1,9 @@
 //! A private range of host ids per running job, so that no two jobs, and no job and a person, are ever the same user.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +44,12 @@ impl IdRange {
 /// Takes a free range of this host.
 pub(crate) fn take_range() -> Result<IdRange, IdsFault> {
     take(Path::new(DIRECTORY), std::process::id())
+}
+
+/// Takes the range of whoever has this name, or the next free one: what lasts is spared a move from one range to another.
+pub(crate) fn take_range_of(name: &OsStr) -> Result<IdRange, IdsFault> {
+    let hint = name.as_bytes().iter().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+    take(Path::new(DIRECTORY), hint)
 }
 
 /// Starts the search at `hint`, so that concurrent callers rarely meet.

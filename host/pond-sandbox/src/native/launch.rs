@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, DiskRate, Mode, NoDiskRate};
 use super::footing::{self, Footing, FootingFault, Owner};
-use super::ids::IdsFault;
+use super::ids::{self, IdRange, IdsFault};
 use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
 use super::mount::Mount;
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
@@ -102,6 +102,8 @@ pub struct Begun {
     birthplace: Birthplace,
     scratch: Scratch,
     footing: Option<Footing>,
+    /// Of a sandbox that lasts.
+    range: Option<IdRange>,
 }
 
 /// The disk of a sandbox that lasts: a file that stays where it is.
@@ -199,7 +201,7 @@ impl Native {
             disk: disk.as_ref(),
             on_ground,
         })?;
-        Ok(Begun { birthplace, scratch, footing })
+        Ok(Begun { birthplace, scratch, footing, range: None })
     }
 
     /// Has the launcher make ready what the next job gets if it is like this one: for whoever knows that there is time for it.
@@ -230,7 +232,8 @@ impl Native {
         let birthplace = self.cgroups.begin(record.job().as_str(), &self.bounds(limits))?;
         let groundwork = Groundwork { group: birthplace.directory(), disk: Some(&disk), on_ground: false };
         self.launcher.prepare(&groundwork)?;
-        Ok(Begun { birthplace, scratch: Scratch::KeptImage, footing: None })
+        let range = ids::take_range_of(image.path.as_os_str()).map_err(FootingFault::from)?;
+        Ok(Begun { birthplace, scratch: Scratch::KeptImage, footing: None, range: Some(range) })
     }
 
     pub fn launch(&self, job: &Job<'_>) -> Result<Running, LaunchFault> {
@@ -239,13 +242,13 @@ impl Native {
 
     /// Launches the job that was begun, with the same record and policy.
     pub fn carry_on(&self, begun: Begun, job: &Job<'_>) -> Result<Running, LaunchFault> {
-        let Begun { birthplace, scratch, footing } = begun;
+        let Begun { birthplace, scratch, footing, range: own } = begun;
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
         let group = self.cgroups.complete(birthplace, &self.bounds(limits))?;
         let replaced = job.checkout.without_credentials()?;
         let (places, range) = footing.map_or((None, None), |footing| (Some(footing.places), footing.range));
         let owner = owner(job.checkout);
-        let (identity, range) = match range {
+        let (identity, range) = match range.or(own) {
             Some(range) => (footing::range_identity(&range, owner), Some(range)),
             None => footing::identity(owner)?,
         };
