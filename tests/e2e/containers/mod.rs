@@ -14,6 +14,7 @@ mod killed;
 mod lies;
 mod parity;
 mod posture;
+mod rates;
 mod stream;
 mod terminal;
 mod tools;
