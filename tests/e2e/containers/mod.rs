@@ -3,8 +3,9 @@
 
 mod boxes;
 mod catalogue;
+mod clash;
 mod companions;
-mod daemon;
+pub(crate) mod daemon;
 mod deploy;
 mod doctor;
 mod ground;
@@ -15,6 +16,7 @@ mod lies;
 mod parity;
 mod posture;
 mod rates;
+mod stopped;
 mod stream;
 mod terminal;
 mod tools;
