@@ -15,7 +15,7 @@ use crate::support::World;
 const GUIDES: [&str; 5] =
     ["sandbox-a-run.md", "run-document.md", "configuration.md", "budgets.md", "verify.md"];
 /// Where `pond up` runs.
-const SERVED: [&str; 4] = ["runs.md", "api.md", "secrets.md", "audit.md"];
+const SERVED: [&str; 5] = ["runs.md", "api.md", "secrets.md", "audit.md", "mcp.md"];
 /// What is stored as a secret there.
 const KEY: &str = "sk-nothing-0123456789";
 const TESTED: &str = "<!-- tested -->";
@@ -188,6 +188,7 @@ const NEWEST: &str = r#"RUN=$(pond runs --remote --json 2>/dev/null | grep -o 'r
 fn the_guides_of_a_control_plane_say_what_pond_says() {
     for name in SERVED {
         let serving = Serving::start_in(World::new(), &["up"]);
+        assert_eq!(serving.run(&["project", "create", "acme"]).code, 0);
         serving.world.write("key.txt", KEY);
         let before = format!("export POND_URL={} POND_TOKEN={}; {NEWEST}", serving.url, serving.token);
         let adapt = |command: &str| {
