@@ -38,7 +38,7 @@ use super::relay::RelayFault;
 use super::request::{Create, Created, Throttle};
 use super::stage::{self, Layer, Parcel, Stage};
 use super::transfer::{self, Incoming, Readers};
-use crate::native::cgroup::{CgroupLimits, DiskRate, Foreign, NoDiskRate};
+use crate::native::cgroup::{CgroupFault, CgroupLimits, DiskRate, Foreign, NoDiskRate};
 use crate::native::{self, Disk, IdRange, Job, KeptImage, Launcher, Place, Quota, Running, Scenery};
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
@@ -190,10 +190,7 @@ impl Container {
         let stage = Stage::build(&self.launcher, directory, &plan, &scenery)?;
         let nonce = nonce().map_err(ContainerFault::Pipes)?;
         let rates = self.rates(&stage.layer)?;
-        let throttle = |rate: &DiskRate| {
-            Ok::<_, NoDiskRate>(Throttle { path: rate.name()?, rate: rate.bytes_per_second() })
-        };
-        let throttles: Vec<_> = rates.iter().map(throttle).collect::<Result<_, _>>()?;
+        let throttles = throttles(&rates)?;
         let facts = Facts {
             plan: &plan,
             limits,
@@ -224,10 +221,7 @@ impl Container {
         };
         stage::take_down(&stage.directory)?;
         let (pid, process, groups) = self.process(&container, manner.beside().map(|(_, first)| first))?;
-        let held =
-            CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids, disk_rate: None };
-        groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
-        rates.iter().try_for_each(|rate| groups.hold_disk(*rate)).map_err(ContainerFault::Limits)?;
+        self.holds(&groups, limits, &rates).map_err(ContainerFault::Limits)?;
         let incoming = match parcel {
             None => None,
             Some(parcel) => self.send(&container, &facts, parcel, &stage.layer.upper)?,
@@ -250,6 +244,14 @@ impl Container {
             incoming,
             command,
         })
+    }
+
+    /// Whether the kernel holds the container to what the engine was asked for.
+    fn holds(&self, groups: &Foreign, limits: Limits, rates: &[DiskRate]) -> Result<(), CgroupFault> {
+        let Limits { memory, cpus, pids, .. } = limits;
+        let held = CgroupLimits { memory, cpus, pids, disk_rate: None };
+        groups.hold(&held, plan::own_threads(self.runtime.kernel))?;
+        rates.iter().try_for_each(|rate| groups.hold_disk(*rate))
     }
 
     /// The disk below, to which what goes past the job's own is charged, and the job's own.
@@ -431,6 +433,12 @@ impl Container {
         }
         Ok((pid, process, groups))
     }
+}
+
+/// Each disk as the engine is told of it.
+fn throttles(rates: &[DiskRate]) -> Result<Vec<Throttle>, NoDiskRate> {
+    let throttle = |rate: &DiskRate| Ok(Throttle { path: rate.name()?, rate: rate.bytes_per_second() });
+    rates.iter().map(throttle).collect()
 }
 
 /// What a container that lasts has around it.
