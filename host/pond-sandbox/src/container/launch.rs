@@ -190,7 +190,6 @@ impl Container {
         let stage = Stage::build(&self.launcher, directory, &plan, &scenery)?;
         let nonce = nonce().map_err(ContainerFault::Pipes)?;
         let rates = self.rates(&stage.layer)?;
-        let throttles = throttles(&rates)?;
         let facts = Facts {
             plan: &plan,
             limits,
@@ -206,7 +205,7 @@ impl Container {
             job: job.record.job().as_str(),
             state: &self.state_id,
             beside: manner.beside().map(|(id, _)| id),
-            throttles: &throttles,
+            throttles: &throttles(&rates)?,
         };
         let request = plan::create(&facts).map_err(ContainerFault::Request)?;
         if let Some(image) = job.policy.image() {
