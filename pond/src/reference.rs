@@ -101,7 +101,7 @@ const VARIABLES: [Variable; 19] = [
         "POND_DISK_BYTES_PER_SECOND",
         "a size",
         "no limit",
-        "how fast a native job may write to and read from the disk of the state directory; on control groups v2 with `io`, elsewhere reported as not enforceable",
+        "how fast a job may write to and read from the disk of the state directory; on control groups v2 with `io`, elsewhere reported as not enforceable",
     ),
     Variable(
         "SWARM_GVISOR_RUNTIME",

@@ -1,26 +1,37 @@
 //! What the guides show is what pond says: every block marked `<!-- tested -->` is run as it is written, one guide after the
-//! other, each in a project of its own with the files that the guide names and `docs/examples`.
+//! other, each in a project of its own with the files that the guide names and `docs/examples`, all of it in one shell.
 //!
 //! A line of the guide that is `…` alone stands for any number of lines, and `…` in a line for anything. Names of runs, times,
-//! sizes and places differ from one run to the next and are not compared.
+//! sizes and places differ from one run to the next and are not compared. In a block of `sh` every line has to succeed, whatever it
+//! says. Some guides need something that runs: a control plane, whose address, token and newest run stand where the guide has
+//! `http://127.0.0.1:7575`, `pond_api_…` and `RUN` or `run_…`; or an engine of the test's own.
 
 use std::path::{Path, PathBuf};
 
+use crate::containers::daemon::Daemon;
+use crate::serving::Serving;
 use crate::support::World;
 
 const GUIDES: [&str; 5] =
     ["sandbox-a-run.md", "run-document.md", "configuration.md", "budgets.md", "verify.md"];
+/// Where `pond up` runs.
+const SERVED: [&str; 5] = ["runs.md", "api.md", "secrets.md", "audit.md", "mcp.md"];
+/// What is stored as a secret there.
+const KEY: &str = "sk-nothing-0123456789";
 const TESTED: &str = "<!-- tested -->";
 /// Before a block that is a file of the guide's project.
 const FILE: &str = "<!-- file: ";
 /// Printed before each command's output.
 const MARK: &str = "@@@@@@";
+/// Printed after it, before its exit code.
+const CODE: &str = "@@exit@@";
 
 /// One command and what the guide says it prints.
 #[derive(Debug, Default)]
 struct Shown {
     command: String,
-    output: Vec<String>,
+    /// Nothing where only its success counts.
+    output: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -46,21 +57,34 @@ fn read(text: &str) -> Guide {
         let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
         match name {
             Some(name) => guide.files.push((name.to_owned(), body.join("\n") + "\n")),
+            None if fence == "```sh" => guide.blocks.push(lines_of(&body)),
             None => guide.blocks.push(commands(&body)),
         }
     }
     guide
 }
 
+/// A session: what is typed, perhaps on several lines, and what is said.
 fn commands(body: &[&str]) -> Vec<Shown> {
     let mut shown: Vec<Shown> = Vec::new();
     for line in body {
-        match line.strip_prefix("$ ") {
-            Some(command) => shown.push(Shown { command: command.to_owned(), ..Shown::default() }),
-            None => shown.last_mut().unwrap().output.push((*line).to_owned()),
+        match (line.strip_prefix("$ "), shown.last_mut()) {
+            (Some(command), _) => {
+                shown.push(Shown { command: command.to_owned(), output: Some(Vec::new()) });
+            }
+            (None, Some(last)) if last.command.ends_with(['|', '\\']) => {
+                last.command += &format!("\n{line}");
+            }
+            (None, last) => last.unwrap().output.as_mut().unwrap().push((*line).to_owned()),
         }
     }
     shown
+}
+
+/// A script, line by line.
+fn lines_of(body: &[&str]) -> Vec<Shown> {
+    let typed = body.iter().filter(|line| !line.trim().is_empty());
+    typed.map(|line| Shown { command: (*line).to_owned(), output: None }).collect()
 }
 
 /// A name pond gave, a place or a figure is any other.
@@ -110,40 +134,77 @@ fn match_lines(shown: &[String], said: &[&str]) -> bool {
     }
 }
 
-/// Each command's own lines, with the exit code of the one before it in `$?`.
-fn script(block: &[Shown]) -> String {
+/// Each command's own lines, with the exit code of the one before it in `$?`, and what it exited with.
+fn script(guide: &Guide, before: &str) -> String {
     let pond = Path::new(env!("CARGO_BIN_EXE_pond")).parent().unwrap().display().to_string();
     let mut script = format!("PATH={pond}:$PATH; exec 2>&1; status=0\n");
-    for Shown { command, .. } in block {
-        script += &format!("echo {MARK}; (exit $status); {command}\nstatus=$?\n");
+    for Shown { command, .. } in guide.blocks.iter().flatten() {
+        script +=
+            &format!("{before}\necho {MARK}; (exit $status); {command}\nstatus=$?; echo {CODE}$status\n");
     }
     script
+}
+
+/// Runs a guide by way of a shell in its project.
+fn walk(name: &str, world: &World, before: &str, adapt: impl Fn(&str) -> String) {
+    let text = std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let mut guide = read(&text);
+    assert!(!guide.blocks.is_empty(), "{name} shows nothing that is tried");
+    let copied = world.host_shell(&format!("mkdir docs && cp -r {}/docs/examples docs/", root().display()));
+    assert_eq!(copied.code, 0, "{copied:?}");
+    guide.files.iter().for_each(|(file, content)| world.write(file, content));
+    for shown in guide.blocks.iter_mut().flatten() {
+        shown.command = adapt(&shown.command);
+    }
+    let said = world.host_shell(&script(&guide, before)).stdout;
+    let parts: Vec<&str> = said.split(&format!("{MARK}\n")).skip(1).collect();
+    let shown: Vec<&Shown> = guide.blocks.iter().flatten().collect();
+    assert_eq!(parts.len(), shown.len(), "{name}: {said}");
+    for (shown, said) in shown.into_iter().zip(parts) {
+        let (said, code) = said.trim_end().rsplit_once(CODE).unwrap();
+        let (command, lines) = (&shown.command, said.lines().collect::<Vec<_>>());
+        match &shown.output {
+            None => assert_eq!(code, "0", "{name}: $ {command}\npond says:\n{said}"),
+            Some(output) => assert!(
+                match_lines(output, &lines),
+                "{name}: $ {command}\nthe guide shows:\n{}\npond says:\n{said}",
+                output.join("\n")
+            ),
+        }
+    }
 }
 
 #[test]
 fn the_guides_say_what_pond_says() {
     for name in GUIDES {
-        let guide = read(&std::fs::read_to_string(root().join("docs").join(name)).unwrap());
-        assert!(!guide.blocks.is_empty(), "{name} shows nothing that is tried");
-        let world = World::new();
-        let copied =
-            world.host_shell(&format!("mkdir docs && cp -r {}/docs/examples docs/", root().display()));
-        assert_eq!(copied.code, 0, "{copied:?}");
-        guide.files.iter().for_each(|(file, content)| world.write(file, content));
-        for block in guide.blocks {
-            let said = world.host_shell(&script(&block)).stdout;
-            let parts: Vec<&str> = said.split(&format!("{MARK}\n")).skip(1).collect();
-            assert_eq!(parts.len(), block.len(), "{name}: {said}");
-            for (shown, said) in block.iter().zip(parts) {
-                let lines: Vec<&str> = said.lines().collect();
-                let (command, output) = (&shown.command, shown.output.join("\n"));
-                assert!(
-                    match_lines(&shown.output, &lines),
-                    "{name}: $ {command}\nthe guide shows:\n{output}\npond says:\n{said}"
-                );
-            }
-        }
+        walk(name, &World::new(), "", str::to_owned);
     }
+}
+
+/// The newest run, for whatever asks for one.
+const NEWEST: &str = r#"RUN=$(pond runs --remote --json 2>/dev/null | grep -o 'run_[0-9a-f]*' | head -n 1)"#;
+
+#[test]
+fn the_guides_of_a_control_plane_say_what_pond_says() {
+    for name in SERVED {
+        let serving = Serving::start_in(World::new(), &["up"]);
+        assert_eq!(serving.run(&["project", "create", "acme"]).code, 0);
+        serving.world.write("key.txt", KEY);
+        let before = format!("export POND_URL={} POND_TOKEN={}; {NEWEST}", serving.url, serving.token);
+        let adapt = |command: &str| {
+            let command = command.replace("http://127.0.0.1:7575", &serving.url);
+            let command = command.replace("pond_api_…", &serving.token).replace("run_…", "$RUN");
+            let words = command.split(' ').map(|word| if word == "RUN" { "$RUN" } else { word });
+            words.collect::<Vec<_>>().join(" ")
+        };
+        walk(name, &serving.world, &before, adapt);
+    }
+}
+
+#[test]
+fn the_guide_to_containers_says_what_pond_says() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    walk("containers.md", &world, &format!("export DOCKER_HOST={}", daemon.address()), str::to_owned);
 }
 
 #[test]

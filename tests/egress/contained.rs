@@ -22,6 +22,16 @@ fn the_catalogue_on_gvisor() {
     catalogue::run_all(Backend::Gvisor);
 }
 
+/// How the copy travels is nothing to the way out.
+#[test]
+fn the_way_out_of_a_job_whose_copy_travels() {
+    for backend in [Backend::DockerByStream, Backend::GvisorByStream] {
+        catalogue::run_all(backend);
+        clear_text::run_on(backend);
+        internet::run_sealed(backend);
+    }
+}
+
 #[test]
 fn the_broker_on_docker() {
     provider::run_on(Backend::Docker);

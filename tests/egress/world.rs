@@ -53,14 +53,24 @@ pub(crate) enum Backend {
     Native,
     Docker,
     Gvisor,
+    /// The same with the job's copy sent in and out instead of mounted.
+    DockerByStream,
+    GvisorByStream,
 }
 
 impl Backend {
     fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
-            Self::Docker => "docker",
-            Self::Gvisor => "gvisor",
+            Self::Docker | Self::DockerByStream => "docker",
+            Self::Gvisor | Self::GvisorByStream => "gvisor",
+        }
+    }
+
+    fn transfer(self) -> Option<&'static str> {
+        match self {
+            Self::Native | Self::Docker | Self::Gvisor => None,
+            Self::DockerByStream | Self::GvisorByStream => Some("stream"),
         }
     }
 }
@@ -115,7 +125,9 @@ impl World {
         .unwrap();
         let engine = match plan.backend {
             Backend::Native => None,
-            Backend::Docker | Backend::Gvisor => Some(Daemon::start_under(&host.entry())),
+            Backend::Docker | Backend::Gvisor | Backend::DockerByStream | Backend::GvisorByStream => {
+                Some(Daemon::start_under(&host.entry()))
+            }
         };
         Self { log, authority, backend: plan.backend, engine, host, _far: far, directory }
     }
@@ -169,6 +181,7 @@ impl World {
             Some(_) | None => command.args(arguments),
         };
         command.envs(self.engine.iter().map(|engine| ("DOCKER_HOST", engine.address())));
+        command.envs(self.backend.transfer().map(|way| ("POND_CONTAINER_TRANSFER", way)));
         command.env("POND_STATE_DIR", self.state());
         command.env("POND_RESOLVER", SocketAddr::from((RESOLVER, 53)).to_string());
         command.env_remove("POND_REQUIRE_SANDBOX").env_remove("POND_MIN_BACKEND");

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pond_policy::backend::Backend;
 use pond_policy::sandbox::SandboxPolicy;
+use pond_wire::contained::Transfer;
 
 use crate::checkout::Checkout;
 use crate::container::{Contained, Container, ContainerFault, EngineSettings};
@@ -42,6 +43,15 @@ impl Provider {
         Ok(Self::Container(Container::open(state, executable, backend, settings)?))
     }
 
+    /// Holds jobs to so many bytes a second on their disk, each way. Where this host cannot, [`Self::disk_rate`] says so.
+    #[must_use]
+    pub fn at_rate(self, bytes_per_second: Option<u64>) -> Self {
+        match self {
+            Self::Native(native) => Self::Native(native.at_rate(bytes_per_second)),
+            Self::Container(container) => Self::Container(container.at_rate(bytes_per_second)),
+        }
+    }
+
     pub fn state(&self) -> &StateDir {
         match self {
             Self::Native(native) => native.state(),
@@ -65,11 +75,19 @@ impl Provider {
         }
     }
 
-    /// How fast jobs may use the disk, where somebody said so; what an engine does about it pond cannot tell.
+    /// How fast jobs may use the disk, where somebody said so.
     pub fn disk_rate(&self) -> Option<Result<DiskRate, NoDiskRate>> {
         match self {
             Self::Native(native) => native.disk_rate(),
-            Self::Container(_) => None,
+            Self::Container(container) => container.disk_rate(),
+        }
+    }
+
+    /// How a job's copy gets to it; a native job has it before it.
+    pub fn transfer(&self) -> Transfer {
+        match self {
+            Self::Native(_) => Transfer::Bind,
+            Self::Container(container) => container.transfer(),
         }
     }
 

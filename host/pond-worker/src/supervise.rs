@@ -125,6 +125,10 @@ pub fn supervise(
         cut: Vec::new(),
         input_fault: None,
     };
+    // Whoever waited for the doors may have taken the report that brought it.
+    if let Some(master) = watch.running.terminal.take() {
+        watch.attach(master)?;
+    }
     let ending = loop {
         if let Some(ending) = watch.turn(wiring.interrupt)? {
             break ending;

@@ -10,6 +10,7 @@ use pond_policy::settings::Settings;
 use pond_sandbox::native::{Ending, Native, remedy};
 use pond_sandbox::provider::{Provider, ProviderFault};
 use pond_sandbox::state::StateDir;
+use pond_wire::contained::Transfer;
 
 use super::canary::Canaries;
 use super::case::{Case, Control, Probe, Room, Stage};
@@ -133,9 +134,11 @@ impl Campaign<'_> {
     }
 
     fn attack(&self, backend: Backend, control: &Found<Outcome>) -> anyhow::Result<Fate> {
+        let mut transfer = Transfer::Bind;
         let (met, mut residue) = if self.profile.is_confined() {
             match provider(backend, &self.executable)? {
                 Ok(provider) => {
+                    transfer = provider.transfer();
                     let range = self.range(backend, &provider);
                     // Its name proves nothing: it is there if it runs a job.
                     if let Err(fault) = range.confined(&PROOF, &[]).and_then(|seen| launched(&seen)) {
@@ -151,10 +154,10 @@ impl Campaign<'_> {
         };
         residue.extend(self.props.is_tripped().then(|| "the host ran what a job left".to_owned()));
         residue.extend(self.canaries.changed().context("looking at the host after the attack")?);
-        let probes = self.judge(backend, &met, control)?;
+        let probes = self.judge((backend, transfer), &met, control)?;
         let count = Count::of(&probes, &residue);
         let (profile, backend) = (self.profile.name(), backend.name());
-        Ok(Fate::Attacked(Report { profile, backend, count, canaries: residue, probes }))
+        Ok(Fate::Attacked(Report { profile, backend, transfer, count, canaries: residue, probes }))
     }
 
     fn range<'b>(&'b self, backend: Backend, provider: &'b Provider) -> Range<'b> {
@@ -206,7 +209,7 @@ impl Campaign<'_> {
 
     fn judge(
         &self,
-        backend: Backend,
+        (backend, transfer): (Backend, Transfer),
         met: &Found<Met>,
         control: &Found<Outcome>,
     ) -> anyhow::Result<Vec<Row>> {
@@ -219,7 +222,8 @@ impl Campaign<'_> {
             let met = met.get(&pick.key).unwrap_or(&nothing);
             let control = control.get(&pick.key).copied();
             let verdict = score::judge(pick.probe, met, control, caller);
-            let known = listed(backend, pick.case.id, pick.probe.name).filter(|_| self.profile.is_confined());
+            let known = listed(backend, transfer, pick.case.id, pick.probe.name);
+            let known = known.filter(|_| self.profile.is_confined());
             Row {
                 case: pick.case.id,
                 what: pick.case.what,

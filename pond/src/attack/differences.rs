@@ -4,6 +4,7 @@
 //! is met no longer is told, so that nothing stays in this list out of habit.
 
 use pond_policy::backend::Backend;
+use pond_wire::contained::Transfer;
 use serde::Serialize;
 
 use super::score::Verdict;
@@ -13,6 +14,8 @@ pub(super) struct Difference {
     pub(super) backend: Backend,
     pub(super) case: &'static str,
     pub(super) probe: &'static str,
+    /// Only where the job's copy travels so.
+    pub(super) transfer: Option<Transfer>,
     pub(super) meets: Meets,
     pub(super) why: &'static str,
 }
@@ -34,7 +37,12 @@ const fn on(
     meets: Meets,
     why: &'static str,
 ) -> Difference {
-    Difference { backend, case, probe, meets, why }
+    Difference { backend, case, probe, transfer: None, meets, why }
+}
+
+/// Where the copy is sent into the container and the tree comes back, instead of a mount.
+const fn streamed(known: Difference) -> Difference {
+    Difference { transfer: Some(Transfer::Stream), ..known }
 }
 
 const UNCOUNTED: &str = "gVisor's kernel has no such limit; what it takes is gVisor's own memory, which the job's memory limit \
@@ -43,6 +51,9 @@ const UNHEEDED: &str = "gVisor keeps the number and heeds it nowhere; the host s
 const NO_LANDLOCK: &str =
     "only Landlock forbids this, which gVisor's kernel does not have; both files are that kernel's own";
 const NO_NOSUID: &str = "an engine marks neither the root nor what it binds; no-new-privileges is what holds, as the other probe shows";
+
+const NO_DEVICE_TRAVELS: &str =
+    "a stream carries directories, files and links; the device of the repository is not there to be opened";
 
 pub(super) const DIFFERENCES: &[Difference] = &[
     on(Backend::Docker, "K30", "mounts that honour it", Meets::Success, NO_NOSUID),
@@ -92,10 +103,22 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     ),
     on(Backend::Gvisor, "K41", "own name", Meets::Success, NO_LANDLOCK),
     on(Backend::Gvisor, "K41", "device", Meets::Success, NO_LANDLOCK),
+    streamed(on(Backend::Docker, "K06", "null", Meets::OddFailure, NO_DEVICE_TRAVELS)),
+    streamed(on(Backend::Gvisor, "K06", "null", Meets::OddFailure, NO_DEVICE_TRAVELS)),
+    streamed(on(Backend::Gvisor, "E11", "disk", Meets::Success, UNCOUNTED)),
 ];
 
-pub(super) fn listed(backend: Backend, case: &str, probe: &str) -> Option<&'static Difference> {
-    DIFFERENCES.iter().find(|listed| (listed.backend, listed.case, listed.probe) == (backend, case, probe))
+pub(super) fn listed(
+    backend: Backend,
+    transfer: Transfer,
+    case: &str,
+    probe: &str,
+) -> Option<&'static Difference> {
+    let is_it = |one: &&Difference| {
+        (one.backend, one.case, one.probe) == (backend, case, probe)
+            && one.transfer.is_none_or(|only| only == transfer)
+    };
+    DIFFERENCES.iter().find(is_it)
 }
 
 impl Difference {
@@ -139,14 +162,17 @@ mod tests {
 
     #[test]
     fn a_reason_explains_only_what_it_was_given_for() {
-        let works = listed(Backend::Gvisor, "K41", "device").unwrap();
+        let works = listed(Backend::Gvisor, Transfer::Bind, "K41", "device").unwrap();
         let breach = Verdict::Breached("it worked".to_owned());
         assert_eq!(works.explains(breach.clone()), Verdict::Differs(NO_LANDLOCK));
         for other in [Verdict::Held, Verdict::Broken("hung".to_owned()), Verdict::NoControl(String::new())] {
             assert_eq!(works.explains(other.clone()), other);
         }
-        let fails = listed(Backend::Gvisor, "K34", "securebits").unwrap();
+        let fails = listed(Backend::Gvisor, Transfer::Stream, "K34", "securebits").unwrap();
         assert_eq!(fails.explains(breach.clone()), breach);
-        assert!(listed(Backend::Docker, "K41", "device").is_none());
+        assert!(listed(Backend::Docker, Transfer::Bind, "K41", "device").is_none());
+        // One of a stream is none of a mount.
+        assert!(listed(Backend::Docker, Transfer::Stream, "K06", "null").is_some());
+        assert!(listed(Backend::Docker, Transfer::Bind, "K06", "null").is_none());
     }
 }

@@ -30,6 +30,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pond_policy::backend::Backend;
 use pond_policy::profile::Profile;
+use pond_wire::contained::Transfer;
 use serde::Serialize;
 
 use campaign::Fate;
@@ -91,6 +92,8 @@ fn catalogue() -> impl Iterator<Item = &'static Case> {
 struct Report {
     profile: &'static str,
     backend: &'static str,
+    /// How jobs' copies got there.
+    transfer: Transfer,
     #[serde(flatten)]
     count: Count,
     /// What the host's canaries say, if anything.

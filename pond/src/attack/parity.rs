@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pond_policy::backend::Backend;
+use pond_wire::contained::Transfer;
 use serde::Serialize;
 
 use super::Report;
@@ -120,13 +121,15 @@ fn differences(attacked: &[(Backend, Report)]) -> Vec<Told> {
     let Some(((_, first), others)) = attacked.split_first() else { return Vec::new() };
     let of = |(backend, report): &(Backend, Report)| {
         let pairs = report.probes.iter().zip(&first.probes);
-        pairs.filter_map(|(row, reference)| told(*backend, row, &reference.verdict)).collect::<Vec<_>>()
+        pairs
+            .filter_map(|(row, reference)| told(*backend, report.transfer, row, &reference.verdict))
+            .collect::<Vec<_>>()
     };
     others.iter().flat_map(of).collect()
 }
 
-fn told(backend: Backend, row: &Row, reference: &Verdict) -> Option<Told> {
-    let is_listed = listed(backend, row.case, row.probe).is_some();
+fn told(backend: Backend, transfer: Transfer, row: &Row, reference: &Verdict) -> Option<Told> {
+    let is_listed = listed(backend, transfer, row.case, row.probe).is_some();
     let (standing, why) = match &row.verdict {
         Verdict::Differs(why) => (Standing::Listed, (*why).to_owned()),
         // What cannot be shown here may be so elsewhere; what was shown not to be so is not.
@@ -215,7 +218,14 @@ mod tests {
 
     fn attacked(probes: Vec<Row>) -> Fate {
         let count = Count::of(&probes, &[]);
-        Fate::Attacked(Report { profile: "p", backend: "b", count, canaries: Vec::new(), probes })
+        Fate::Attacked(Report {
+            profile: "p",
+            backend: "b",
+            transfer: Transfer::Bind,
+            count,
+            canaries: Vec::new(),
+            probes,
+        })
     }
 
     fn breached() -> Verdict {

@@ -17,7 +17,7 @@ pub(super) fn warning(asked: Option<u64>, provider: &Provider) -> Option<String>
     let why = match (asked?, provider.disk_rate()) {
         (_, Some(Ok(_))) => return None,
         (_, Some(Err(fault))) => fault.to_string(),
-        (_, None) => "the control groups of a container are its engine's".to_owned(),
+        (_, None) => "this backend was not told of it".to_owned(),
     };
     Some(format!("POND_DISK_BYTES_PER_SECOND is not enforceable here: {why}"))
 }

@@ -210,14 +210,15 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
     // Before anything is started: most of what a person gets wrong is wrong here.
     let checkout = Checkout::open(request.checkout)?;
     checkout.keep_apart(&state)?;
-    let mut provider = match backend {
-        Backend::Native => Provider::Native(Native::with(state, launcher?)?.at_rate(request.disk_rate)),
+    let provider = match backend {
+        Backend::Native => Provider::Native(Native::with(state, launcher?)?),
         Backend::Docker | Backend::Gvisor | Backend::Firecracker => {
             // Its own begins later, by when there is something to know.
             drop(launcher);
             Provider::container(backend, state, std::path::Path::new(OWN_EXECUTABLE), &settings::engine())?
         }
     };
+    let mut provider = provider.at_rate(request.disk_rate);
     if request.manner != Manner::Quiet
         && let Some(warning) = disk_rate::warning(request.disk_rate, &provider)
     {

@@ -55,7 +55,7 @@ while os.path.exists("/proc/{pid}"): time.sleep(0.1)
 sys.exit(code)
 "#;
 
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     directory: TempDir,
     process: Child,
 }
@@ -74,7 +74,7 @@ pub(super) fn command(program: &str) -> Command {
 }
 
 impl Daemon {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_under::<&str>(&[])
     }
 
@@ -104,7 +104,7 @@ impl Daemon {
         daemon
     }
 
-    /// As after a crash of the engine: killed, and started again on the same data.
+    /// Started again on the same data, after it was killed or stopped.
     pub(super) fn restart(&mut self) {
         self.process = spawn::<&str>(self.directory.path(), &[]);
         self.wait();
@@ -118,6 +118,20 @@ impl Daemon {
         std::fs::write(file, settings.to_string()).unwrap();
         self.kill();
         self.restart();
+    }
+
+    /// As an init system stops it: asked to end, and given the time it takes.
+    pub(super) fn stop(&mut self) {
+        assert!(self.ends_when_asked(), "dockerd did not end when asked to");
+    }
+
+    fn ends_when_asked(&mut self) -> bool {
+        let asked = command("kill").arg(self.process.id().to_string()).status();
+        let deadline = Instant::now() + PATIENCE;
+        while asked.is_ok() && Instant::now() < deadline && matches!(self.process.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        matches!(self.process.try_wait(), Ok(Some(_)))
     }
 
     pub(super) fn kill(&mut self) {
@@ -138,7 +152,7 @@ impl Daemon {
         self.directory.path().join(name)
     }
 
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
@@ -289,12 +303,7 @@ fn spawn<Word: AsRef<str>>(directory: &Path, words: &[Word]) -> Child {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let asked = command("kill").arg(self.process.id().to_string()).status();
-        let deadline = Instant::now() + PATIENCE;
-        while asked.is_ok() && Instant::now() < deadline && matches!(self.process.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        if let Ok(None) = self.process.try_wait() {
+        if !self.ends_when_asked() {
             eprintln!("dockerd did not end when asked to: {:?}", self.process.kill());
         }
         let name = self.name();

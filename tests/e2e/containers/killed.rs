@@ -14,9 +14,9 @@ use crate::support::{World, first_line, loops, names};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A job that runs on until it is ended.
-fn start(daemon: &Daemon, world: &World, way: &str) -> Child {
+pub(super) fn start(daemon: &Daemon, world: &World, backend: &str, way: &str) -> Child {
     let arguments =
-        ["run", "--backend", "docker", "--", "sh", "-c", "echo work > made; echo ready; sleep 1000"];
+        ["run", "--backend", backend, "--", "sh", "-c", "echo work > made; echo ready; sleep 1000"];
     let mut child = daemon
         .pond(world, &arguments)
         .env("POND_CONTAINER_TRANSFER", way)
@@ -37,7 +37,7 @@ pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Somebody else's container under this name, which says of itself that it is a job's.
-fn bystander(daemon: &Daemon, name: &str) {
+pub(super) fn bystander(daemon: &Daemon, name: &str) {
     let image = daemon.api("GET", "/images/json", None)[0]["Id"].clone();
     let labels = json!({ "io.pond.job": name.strip_prefix("pond-") });
     let body = json!({ "Image": image, "Cmd": ["/usr/bin/true"], "Labels": labels });
@@ -45,12 +45,12 @@ fn bystander(daemon: &Daemon, name: &str) {
     assert!(made["Id"].is_string(), "{made}");
 }
 
-fn swept(daemon: &Daemon, world: &World) {
+pub(super) fn swept(daemon: &Daemon, world: &World) {
     let done = daemon.run(world, &["gc"]);
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-fn nothing_of_ours_is_left(daemon: &Daemon, world: &World, bystanders: &[String]) {
+pub(super) fn nothing_of_ours_is_left(daemon: &Daemon, world: &World, bystanders: &[String]) {
     assert_eq!(daemon.containers(), bystanders);
     let volumes = daemon.api("GET", "/volumes", None)["Volumes"].as_array().map(Vec::len);
     assert_eq!(volumes, Some(1));
@@ -81,7 +81,7 @@ fn killed(way: &str) {
     let mut bystanders = daemon.containers();
 
     // pond: the stream of pid 1 ends, and with it the job, before any sweep.
-    let mut pond = start(&daemon, &world, way);
+    let mut pond = start(&daemon, &world, "docker", way);
     pond.kill().unwrap();
     pond.wait().unwrap();
     let running = |daemon: &Daemon| daemon.api("GET", "/containers/json", None) != Value::Array(Vec::new());
@@ -90,7 +90,7 @@ fn killed(way: &str) {
     nothing_of_ours_is_left(&daemon, &world, &bystanders);
 
     // The name of a container proves nothing: somebody else's in its place stays.
-    let mut pond = start(&daemon, &world, way);
+    let mut pond = start(&daemon, &world, "docker", way);
     pond.kill().unwrap();
     pond.wait().unwrap();
     eventually("the container ends with pond", || !running(&daemon));
@@ -103,7 +103,7 @@ fn killed(way: &str) {
     nothing_of_ours_is_left(&daemon, &world, &bystanders);
 
     // The engine: the job is killed without it, and removed when it is back.
-    let pond = start(&daemon, &world, way);
+    let pond = start(&daemon, &world, "docker", way);
     daemon.kill();
     let output = pond.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

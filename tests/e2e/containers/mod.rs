@@ -3,8 +3,9 @@
 
 mod boxes;
 mod catalogue;
+mod clash;
 mod companions;
-mod daemon;
+pub(crate) mod daemon;
 mod deploy;
 mod doctor;
 mod ground;
@@ -14,6 +15,8 @@ mod killed;
 mod lies;
 mod parity;
 mod posture;
+mod rates;
+mod stopped;
 mod stream;
 mod terminal;
 mod tools;

@@ -106,9 +106,11 @@ fn outcome(daemon: &Daemon, case: &Case, backend: &str, way: Way) -> Value {
     world.write("f", "before\n");
     let arguments = [&["run", "--json", "--backend", backend], case.flags, &["--"], case.command].concat();
     let mut pond = daemon.pond(&world, &arguments);
-    if way == Way::Streamed {
-        pond.env("POND_CONTAINER_TRANSFER", "stream");
-    }
+    let transfer = match way {
+        Way::Bound => "bind",
+        Way::Streamed => "stream",
+    };
+    pond.env("POND_CONTAINER_TRANSFER", transfer);
     let mut child = pond.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A job that ends without reading leaves nobody to read it.
     drop(std::io::Write::write_all(&mut child.stdin.take().unwrap(), case.input.as_bytes()));

@@ -11,6 +11,11 @@ fn pond(engine: &Daemon, backend: &str, flags: &str) -> String {
 
 fn a_shell(backend: &str) {
     let (engine, world) = (Daemon::start(), World::new());
+    // A program hears of another size, and sees it.
+    world.write(
+        "listens.sh",
+        "trap 'echo heard $(stty size)' WINCH; echo listens; while :; do sleep 0.1; done\n",
+    );
     let tmux = Tmux::start(&world);
     let run = pond(&engine, backend, "-- sh");
     // gVisor's kernel sends the signal, and leaves the key in the line.
@@ -25,11 +30,6 @@ fn a_shell(backend: &str) {
     tmux.line("clear; echo $(tty) $TERM $(stty size); echo said-$((1+1))");
     tmux.wait_for("said-2");
     assert!(tmux.screen().contains("/dev/pts/0 tmux-256color 30 100"), "{}", tmux.screen());
-    // A program hears of another size, and sees it.
-    world.write(
-        "listens.sh",
-        "trap 'echo heard $(stty size)' WINCH; echo listens; while :; do sleep 0.1; done\n",
-    );
     tmux.line("clear; sh listens*");
     tmux.wait_for("listens\n");
     tmux.ask(&["resize-window", "-x", "90", "-y", "20"]);

@@ -6,7 +6,7 @@ use super::Shop;
 use crate::debian;
 
 /// Package, and what calls it.
-const PACKAGES: [(&str, &str); 28] = [
+const PACKAGES: [(&str, &str); 29] = [
     ("btrfs-progs", "mkfs.btrfs, for a filesystem on which a snapshot shares its blocks"),
     ("bubblewrap", "the reference sandbox that ours is compared with"),
     ("busybox-static", "the system of the emulated machine"),
@@ -18,6 +18,7 @@ const PACKAGES: [(&str, &str); 28] = [
     ("g++", "libFuzzer's runtime is C++"),
     ("git", "checkouts that tests make and jobs work in"),
     ("iproute2", "the test internet's links, and a look into a sandbox's network from outside"),
+    ("jq", "commands of the guides"),
     ("nodejs", "a client of the test internet, and what others run on"),
     ("npm", "a client of the test internet, and what brings others"),
     ("openssl", "the test internet's certificates"),

@@ -11,6 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{Connection, PgConnection, Pool, Postgres, Row as _, Sqlite, SqliteConnection, Transaction};
 
+use super::believed;
 use super::dialect::Dialect;
 use super::journal::{self, Entry};
 use super::writer::{Part, Writer};
@@ -169,6 +170,7 @@ impl Engine {
 
     async fn open_postgres(address: &str) -> Result<Self, Fault> {
         let options: PgConnectOptions = address.parse().map_err(|_| Fault::Address)?;
+        let options = believed::strictly(options);
         let pool = PoolOptions::<Postgres>::new()
             .max_connections(MOST_CONNECTIONS)
             .test_before_acquire(false)

@@ -10,6 +10,7 @@
 //!   waits for one. That order is what keeps Postgres free of deadlocks.
 //! - Text that came from outside reaches a statement as a parameter; every statement is a literal.
 
+mod believed;
 mod budget;
 mod bundle;
 mod claim;

@@ -14,7 +14,7 @@ use super::world::{World, plain};
 /// A change to what an honest worker would sign.
 type Lie = fn(&mut RunResult);
 
-const LIES: [(&str, Lie); 14] = [
+const LIES: [(&str, Lie); 15] = [
     ("statement_job", |said| said.job.id.push('0')),
     ("statement_job", |said| said.job.attempt += 1),
     ("statement_lease", |said| said.job.lease = None),
@@ -28,6 +28,12 @@ const LIES: [(&str, Lie); 14] = [
     ("statement_stream", |said| said.logs[0].bytes -= 1),
     ("statement_stream", |said| said.logs.truncate(1)),
     ("statement_stream", |said| said.logs.push(said.logs[0].clone())),
+    ("result_file", |said| {
+        let other = digest(b"other changes");
+        if let Output::Collected { changes, .. } = &mut said.output {
+            *changes = other;
+        }
+    }),
     ("result_file", |said| {
         let other = digest(b"another patch");
         if let Output::Collected { patch, .. } = &mut said.output {

@@ -15,6 +15,7 @@ mod bundles;
 mod completing;
 mod crash;
 mod egress;
+mod encrypted;
 mod enrolling;
 mod journal;
 mod leasing;

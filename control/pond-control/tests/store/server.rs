@@ -29,6 +29,8 @@ pub(crate) struct Server {
     programs: PathBuf,
     owner: Option<(u32, u32)>,
     disk: Disk,
+    /// What its socket is called by, whether or not it listens there.
+    port: u16,
     /// While it is there.
     pub(crate) process: Option<Child>,
 }
@@ -40,7 +42,7 @@ impl Server {
         if let Some((user, group)) = owner {
             chown(directory.path(), Some(user), Some(group)).unwrap();
         }
-        let mut server = Self { directory, programs: programs(), owner, disk, process: None };
+        let mut server = Self { directory, programs: programs(), owner, disk, port: 5432, process: None };
         let data = server.data();
         let mut initdb = server.command("initdb");
         initdb.args(["--no-sync", "--auth=trust", "--locale=C", "--encoding=UTF8", "--username", USER]);
@@ -51,6 +53,47 @@ impl Server {
     }
 
     pub(crate) fn launch(&mut self) {
+        self.launch_with(&["listen_addresses="]);
+    }
+
+    /// On a port of this machine, with a certificate of [`Self::certificate`].
+    pub(crate) fn relaunch_with_tls(&mut self, name: &str) -> u16 {
+        let [certificate, key] = ["crt", "key"].map(|kind| format!("{name}.{kind}"));
+        let files = [format!("ssl_cert_file={certificate}"), format!("ssl_key_file={key}")];
+        self.relaunch_on_a_port(&["ssl=on", &files[0], &files[1]])
+    }
+
+    pub(crate) fn relaunch_without_tls(&mut self) -> u16 {
+        self.relaunch_on_a_port(&[])
+    }
+
+    fn relaunch_on_a_port(&mut self, settings: &[&str]) -> u16 {
+        self.kill();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        self.port = port;
+        let port_setting = format!("port={port}");
+        self.launch_with(&[&["listen_addresses=localhost", &port_setting], settings].concat());
+        port
+    }
+
+    /// A certificate for `localhost` and its key, where the server looks for them; the certificate's path.
+    pub(crate) fn certificate(&self, name: &str) -> String {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
+        openssl.args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+        openssl.args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.crt")]);
+        if let Some((user, group)) = self.owner {
+            openssl.uid(user).gid(group);
+        }
+        let made = openssl.current_dir(self.data()).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        self.data().join(format!("{name}.crt")).display().to_string()
+    }
+
+    fn launch_with(&mut self, settings: &[&str]) {
         let fsync = match self.disk {
             Disk::Durable => "fsync=on",
             Disk::Careless => "fsync=off",
@@ -58,9 +101,8 @@ impl Server {
         let sockets = format!("unix_socket_directories={}", self.directory.path().display());
         let mut postgres = self.command("postgres");
         postgres.arg("-D").arg(self.data());
-        for setting in
-            [fsync, &sockets, "listen_addresses=", "dynamic_shared_memory_type=mmap", "max_connections=60"]
-        {
+        let usual = [fsync, &sockets, "dynamic_shared_memory_type=mmap", "max_connections=60"];
+        for setting in usual.iter().chain(settings) {
             postgres.args(["-c", setting]);
         }
         self.process = Some(postgres.process_group(0).spawn().unwrap());
@@ -94,8 +136,8 @@ impl Server {
     /// Whether the statement went through.
     fn runs(&self, sql: &str) -> bool {
         let mut psql = self.command("psql");
-        psql.args(["--no-psqlrc", "--quiet", "-U", USER, "-d", "postgres", "-c", sql, "-h"]);
-        psql.arg(self.directory.path()).status().unwrap().success()
+        psql.args(["--no-psqlrc", "--quiet", "-U", USER, "-d", "postgres", "-c", sql, "-p"]);
+        psql.arg(self.port.to_string()).arg("-h").arg(self.directory.path()).status().unwrap().success()
     }
 
     fn command(&self, program: &str) -> Command {

@@ -1,6 +1,13 @@
-//! Takes apart what arrives on a container's stream: the engine's own pieces, and in them the frames of pid 1. Pure.
+//! Takes apart what arrives on a container's stream: the engine's own pieces, and in them the frames of pid 1.
+//!
+//! Zone: host. Both are hostile: a piece of no known stream, and a frame that only pond sends or that is no frame, end the container.
 
-use pond_wire::contained::{FrameFault, Header, Kind};
+use std::os::unix::net::UnixStream;
+
+use pond_wire::contained::{FrameFault, Header, Kind, MAX_PIECE};
+use rustix::io::Errno;
+
+use super::relay::RelayFault;
 
 /// What precedes each piece of a stream: its number, three zeros, and a length.
 const PIECE_HEADER: usize = 8;
@@ -17,6 +24,15 @@ pub enum FramesFault {
     Direction,
 }
 
+/// What one look at the engine's stream came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// More of it, or nothing yet.
+    Something,
+    /// The engine will say no more.
+    TheEnd,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     raw: Vec<u8>,
@@ -27,6 +43,18 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// Takes what the engine has now, one piece at most, and never waits for it.
+    pub(super) fn hear(&mut self, engine: &UnixStream) -> Result<Heard, RelayFault> {
+        let mut piece = [0; MAX_PIECE];
+        match rustix::io::read(engine, &mut piece) {
+            Ok(0) | Err(Errno::CONNRESET) => return Ok(Heard::TheEnd),
+            Ok(length) => self.push(piece.get(..length).unwrap_or_default())?,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(RelayFault::Relay(errno.into())),
+        }
+        Ok(Heard::Something)
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), FramesFault> {
         self.raw.extend(bytes);
         loop {

@@ -35,10 +35,10 @@ use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback};
 use super::reap;
 use super::relay::RelayFault;
-use super::request::{Create, Created};
-use super::stage::{self, Parcel, Stage};
+use super::request::{Create, Created, Throttle};
+use super::stage::{self, Layer, Parcel, Stage};
 use super::transfer::{self, Incoming, Readers};
-use crate::native::cgroup::{CgroupLimits, Foreign};
+use crate::native::cgroup::{CgroupFault, CgroupLimits, DiskRate, Foreign, NoDiskRate};
 use crate::native::{self, Disk, IdRange, Job, KeptImage, Launcher, Place, Quota, Running, Scenery};
 use crate::record::{JobName, Live, Made, Record, RecordFault};
 use crate::state::StateDir;
@@ -59,6 +59,7 @@ pub struct Container {
     engine: Engine,
     runtime: Chosen,
     executable: String,
+    disk_rate: Option<Result<DiskRate, NoDiskRate>>,
     places: OnceLock<Vec<Place>>,
 }
 
@@ -79,11 +80,40 @@ impl Container {
         let executable = named.to_str().filter(|_| named.is_file()).map(str::to_owned);
         let executable = executable.ok_or(ContainerFault::Executable(named))?;
         let state_id = reap::state_id(&state).map_err(ContainerFault::Process)?;
-        Ok(Self { state, state_id, launcher, engine, runtime, executable, places: OnceLock::new() })
+        Ok(Self {
+            state,
+            state_id,
+            launcher,
+            engine,
+            runtime,
+            executable,
+            disk_rate: None,
+            places: OnceLock::new(),
+        })
+    }
+
+    /// Holds jobs to so many bytes a second on the disk their copies lie on, each way. Where this host cannot,
+    /// [`Self::disk_rate`] says so.
+    #[must_use]
+    pub fn at_rate(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.disk_rate = bytes_per_second.map(|rate| match self.runtime.transfer {
+            Transfer::Bind => DiskRate::of_containers(&self.state.scratch(), rate),
+            Transfer::Stream => Err(NoDiskRate::Memory),
+        });
+        self
+    }
+
+    /// How fast jobs may use the disk, where somebody said so.
+    pub fn disk_rate(&self) -> Option<Result<DiskRate, NoDiskRate>> {
+        self.disk_rate
     }
 
     pub fn state(&self) -> &StateDir {
         &self.state
+    }
+
+    pub fn transfer(&self) -> Transfer {
+        self.runtime.transfer
     }
 
     pub fn retire(&mut self) {
@@ -159,6 +189,7 @@ impl Container {
         let scenery = Scenery { checkout: job.checkout.as_fd(), disk: &disk };
         let stage = Stage::build(&self.launcher, directory, &plan, &scenery)?;
         let nonce = nonce().map_err(ContainerFault::Pipes)?;
+        let rates = self.rates(&stage.layer)?;
         let facts = Facts {
             plan: &plan,
             limits,
@@ -174,6 +205,7 @@ impl Container {
             job: job.record.job().as_str(),
             state: &self.state_id,
             beside: manner.beside().map(|(id, _)| id),
+            throttles: &throttles(&rates)?,
         };
         let request = plan::create(&facts).map_err(ContainerFault::Request)?;
         if let Some(image) = job.policy.image() {
@@ -188,9 +220,7 @@ impl Container {
         };
         stage::take_down(&stage.directory)?;
         let (pid, process, groups) = self.process(&container, manner.beside().map(|(_, first)| first))?;
-        let held =
-            CgroupLimits { memory: limits.memory, cpus: limits.cpus, pids: limits.pids, disk_rate: None };
-        groups.hold(&held, plan::own_threads(self.runtime.kernel)).map_err(ContainerFault::Limits)?;
+        self.holds(&groups, limits, &rates).map_err(ContainerFault::Limits)?;
         let incoming = match parcel {
             None => None,
             Some(parcel) => self.send(&container, &facts, parcel, &stage.layer.upper)?,
@@ -213,6 +243,21 @@ impl Container {
             incoming,
             command,
         })
+    }
+
+    /// Whether the kernel holds the container to what the engine was asked for.
+    fn holds(&self, groups: &Foreign, limits: Limits, rates: &[DiskRate]) -> Result<(), CgroupFault> {
+        let Limits { memory, cpus, pids, .. } = limits;
+        let held = CgroupLimits { memory, cpus, pids, disk_rate: None };
+        groups.hold(&held, plan::own_threads(self.runtime.kernel))?;
+        rates.iter().try_for_each(|rate| groups.hold_disk(*rate))
+    }
+
+    /// The disk below, to which what goes past the job's own is charged, and the job's own.
+    fn rates(&self, layer: &Layer) -> Result<Vec<DiskRate>, ContainerFault> {
+        let Some(rate) = self.disk_rate.and_then(Result::ok) else { return Ok(Vec::new()) };
+        let own = rustix::fs::fstat(&layer.upper).map_err(|errno| ContainerFault::Process(errno.into()))?;
+        Ok(vec![rate, rate.on(own.st_dev)])
     }
 
     /// As large as the quota; a new one, or one that was kept.
@@ -387,6 +432,12 @@ impl Container {
         }
         Ok((pid, process, groups))
     }
+}
+
+/// Each disk as the engine is told of it.
+fn throttles(rates: &[DiskRate]) -> Result<Vec<Throttle>, NoDiskRate> {
+    let throttle = |rate: &DiskRate| Ok(Throttle { path: rate.name()?, rate: rate.bytes_per_second() });
+    rates.iter().map(throttle).collect()
 }
 
 /// What a container that lasts has around it.

@@ -13,7 +13,7 @@ use pond_wire::jail::{
 };
 
 use super::request::{
-    BindOptions, Create, Exec, Healthcheck, HostConfig, LogConfig, Mount, RestartPolicy, Ulimit,
+    BindOptions, Create, Exec, Healthcheck, HostConfig, LogConfig, Mount, RestartPolicy, Throttle, Ulimit,
 };
 use super::seccomp;
 use super::transfer::rooms;
@@ -78,6 +78,8 @@ pub(super) struct Facts<'a> {
     pub(super) state: &'a str,
     /// The container whose network this one shares; without it, one that has nothing but a loopback.
     pub(super) beside: Option<&'a str>,
+    /// How fast it may use which disks, where this host can hold it to that.
+    pub(super) throttles: &'a [Throttle],
 }
 
 pub(super) fn is_staged(path: &str) -> bool {
@@ -152,6 +154,9 @@ fn host_config(facts: &Facts<'_>) -> Result<HostConfig, serde_json::Error> {
         memory_swap: memory,
         nano_cpus: u64::from(facts.limits.cpus.millis()) * NANOS_PER_MILLI,
         pids_limit: facts.limits.pids.get() + own_threads(facts.kernel),
+        // Each way. The engine's own groups have them on v2 as `io.max`.
+        blkio_device_read_bps: facts.throttles.to_vec(),
+        blkio_device_write_bps: facts.throttles.to_vec(),
         init: false,
         auto_remove: false,
         log_config: LogConfig { r#type: "none".to_owned() },

@@ -56,6 +56,8 @@ pub(super) struct HostConfig {
     pub(super) memory_swap: u64,
     pub(super) nano_cpus: u64,
     pub(super) pids_limit: u64,
+    pub(super) blkio_device_read_bps: Vec<Throttle>,
+    pub(super) blkio_device_write_bps: Vec<Throttle>,
     pub(super) init: bool,
     pub(super) auto_remove: bool,
     pub(super) log_config: LogConfig,
@@ -85,6 +87,14 @@ pub(super) struct Ulimit {
     pub(super) name: String,
     pub(super) soft: u64,
     pub(super) hard: u64,
+}
+
+/// Bytes a second on one disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Throttle {
+    pub(super) path: String,
+    pub(super) rate: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

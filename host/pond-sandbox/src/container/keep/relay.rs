@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 
-use super::super::frames::{Frames, FramesFault};
+use super::super::frames::{Frames, FramesFault, Heard};
 use super::super::relay::{RelayFault, kill};
 
 /// How long pid 1 may take to end once it was told to.
@@ -176,7 +176,7 @@ impl Relay {
             transit.take_input(number)?;
         }
         if engine {
-            self.hear_engine(transit)?;
+            transit.engine_ended |= self.frames.hear(&self.engine)? == Heard::TheEnd;
         }
         while let Some((kind, payload)) = self.frames.next()? {
             transit.sort(kind, &payload)?;
@@ -229,17 +229,6 @@ impl Relay {
         let (engine, bell, dead) = (next(has_engine), next(transit.stopping.is_none()), next(lives));
         let inputs = inputs.iter().filter(|_| next(true)).map(|(number, _)| *number).collect();
         Ok(Ready { engine, bell, dead, inputs })
-    }
-
-    fn hear_engine(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
-        let mut piece = [0; MAX_PIECE];
-        match rustix::io::read(&self.engine, &mut piece) {
-            Ok(0) | Err(Errno::CONNRESET) => transit.engine_ended = true,
-            Ok(length) => self.frames.push(piece.get(..length).unwrap_or_default())?,
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => return Err(RelayFault::Relay(errno.into())),
-        }
-        Ok(())
     }
 
     fn hear_keeper(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {

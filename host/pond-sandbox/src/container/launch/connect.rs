@@ -80,8 +80,9 @@ impl Container {
         let (container, runtime, image) = (made.container, self.runtime.name.clone(), made.image);
         let thread = std::thread::Builder::new().name("container".to_owned());
         let thread = thread.spawn(move || {
-            // This thread must not be the one that a signal for pond ends.
+            // Signals are for the thread that waits for them: this one would be ended by some, and lose the others.
             drop(pond_sys::signal::interrupts());
+            drop(pond_sys::signal::terminal_changes());
             attend(relay, transit, &engine, &container, (runtime, image))
         });
         let thread = thread.map_err(ContainerFault::Pipes)?;

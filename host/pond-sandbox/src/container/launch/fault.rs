@@ -10,7 +10,7 @@ use super::super::relay::RelayFault;
 use super::super::stage::StageFault;
 use super::super::transfer::TransferFault;
 use crate::checkout::CheckoutFault;
-use crate::native::cgroup::CgroupFault;
+use crate::native::cgroup::{CgroupFault, NoDiskRate};
 use crate::native::{IdsFault, LauncherFault, PlanFault, ScratchFault};
 use crate::record::RecordFault;
 
@@ -75,6 +75,8 @@ pub enum ContainerFault {
     Discarded(String),
     #[error("the container engine does not hold the job to its limits")]
     Limits(#[source] CgroupFault),
+    #[error("the job cannot be held to its rate on its own disk")]
+    DiskRate(#[from] NoDiskRate),
     #[error("the container engine gave a container no id that could be one")]
     NoId,
     #[error("looking at the container's first process")]

@@ -67,6 +67,16 @@ fn requested_beside(
     plan: &JailPlan,
     beside: Option<&str>,
 ) -> Value {
+    requested_at(kernel, runtime, transfer, plan, (beside, &[]))
+}
+
+fn requested_at(
+    kernel: Kernel,
+    runtime: &str,
+    transfer: Transfer,
+    plan: &JailPlan,
+    (beside, throttles): (Option<&str>, &[Throttle]),
+) -> Value {
     let block = Node::Map(vec![("profile".to_owned(), Node::text("untrusted-code-test"))]);
     let policy = pond_policy::sandbox::resolve(Some(&block), &Settings::default()).unwrap();
     let facts = Facts {
@@ -84,6 +94,7 @@ fn requested_beside(
         job: "job",
         state: "fe-1",
         beside,
+        throttles,
     };
     serde_json::to_value(create(&facts).unwrap()).unwrap()
 }
@@ -135,6 +146,7 @@ fn the_request_is_exactly_this() {
         ],
         "Memory": 2_147_483_648_u64, "MemorySwap": 2_147_483_648_u64,
         "NanoCpus": 2_000_000_000_u64, "PidsLimit": 256,
+        "BlkioDeviceReadBps": [], "BlkioDeviceWriteBps": [],
         "Init": false, "AutoRemove": false,
         "LogConfig": { "Type": "none" }, "RestartPolicy": { "Name": "no" },
     });
@@ -226,6 +238,23 @@ fn a_job_with_a_terminal_has_an_instance_of_its_own() {
             expected["HostConfig"]["Mounts"].as_array_mut().unwrap().push(hung);
         }
         assert_eq!(requested_by(kernel, runtime, Transfer::Bind, &plan), expected);
+    }
+}
+
+#[test]
+fn a_rate_is_asked_for_on_each_disk_both_ways() {
+    let throttle = |path: &str| Throttle { path: path.to_owned(), rate: 20 << 20 };
+    let throttles = [throttle("/dev/vda"), throttle("/dev/loop3")];
+    let plan = jail_plan();
+    for (kernel, runtime) in [(Kernel::Host, "runc"), (Kernel::Gvisor, "runsc")] {
+        let mut expected = requested(kernel, runtime);
+        let each = json!([
+            { "Path": "/dev/vda", "Rate": 20_971_520 },
+            { "Path": "/dev/loop3", "Rate": 20_971_520 },
+        ]);
+        expected["HostConfig"]["BlkioDeviceReadBps"] = each.clone();
+        expected["HostConfig"]["BlkioDeviceWriteBps"] = each;
+        assert_eq!(requested_at(kernel, runtime, Transfer::Bind, &plan, (None, &throttles)), expected);
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
+use pond_wire::contained::frame;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{PidfdFlags, pidfd_open};
 

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::disk_rate::DiskRate;
 use super::fault::{CgroupFault, Controller, Remedy};
 use super::host::LIMITED;
 use super::job::host_swaps;
-use super::settings::{Absent, CgroupLimits, Setting, legacy, unified};
+use super::settings::{Absent, CgroupLimits, Setting, disk, legacy, unified};
 use super::usage::Usage;
 use super::{files, layout};
 
@@ -111,6 +112,15 @@ impl Foreign {
     }
 }
 
+impl Foreign {
+    /// Whether the groups hold their processes to this rate, by the kernel's word.
+    pub(crate) fn hold_disk(&self, rate: DiskRate) -> Result<(), CgroupFault> {
+        let whole = self.groups.iter().find(|group| group.legacy.is_none());
+        let missing = || CgroupFault::Read { file: PathBuf::from("io.max"), source: Errno::NOENT };
+        whole.ok_or_else(missing)?.holds(disk(rate))
+    }
+}
+
 impl Group {
     fn holds(&self, setting: Setting) -> Result<(), CgroupFault> {
         let file = self.path.join(setting.file);
@@ -195,6 +205,29 @@ mod tests {
                 write(file, value);
             }
         }
+    }
+
+    #[test]
+    fn a_rate_must_be_the_kernels_on_that_very_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let rate = DiskRate::for_tests(8, 16, 1 << 20);
+        let foreign = Foreign { groups: vec![group(directory.path(), None)] };
+        assert!(matches!(foreign.hold_disk(rate), Err(CgroupFault::Read { .. })));
+        for (said, is_held) in [
+            (
+                "7:0 rbps=1 wbps=1 riops=max wiops=max\n8:16 rbps=1048576 wbps=1048576 riops=max wiops=max\n",
+                true,
+            ),
+            ("8:16 rbps=1048576 wbps=max riops=max wiops=max\n", false),
+            ("8:160 rbps=1048576 wbps=1048576 riops=max wiops=max\n", false),
+            ("8:16 rbps=1048576 wbps=10485760 riops=max wiops=max\n", false),
+            ("", false),
+        ] {
+            std::fs::write(directory.path().join("io.max"), said).unwrap();
+            assert_eq!(foreign.hold_disk(rate).is_ok(), is_held, "{said}");
+        }
+        let foreign = Foreign { groups: vec![group(directory.path(), Some(LIMITED.to_vec()))] };
+        assert!(foreign.hold_disk(rate).is_err(), "v1 holds none");
     }
 
     #[test]
