@@ -101,7 +101,8 @@ impl TryFrom<String> for RelPath {
 }
 
 /// The path of a name in a directory; the empty path is the root.
-pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
 }
 
