@@ -16,7 +16,9 @@ use super::grant::{Granted, Withheld};
 use super::join::known;
 use super::problem::Problem;
 use crate::plane::Plane;
-use crate::store::{BundleFault, ClaimFault, Held, Lease, LeaseFault, Left, Moment, WorkerState};
+use crate::store::{
+    BundleFault, ClaimFault, Held, Lease, LeaseFault, Left, Moment, Offer as Claimed, WorkerState,
+};
 
 /// Jobs that may turn out not to be allowed any more before a poll is answered with nothing.
 const MOST_REFUSED: usize = 16;
@@ -51,7 +53,7 @@ pub(super) async fn poll(
         };
         let Some(claimed) = claimed else { break };
         plane.bell.ring();
-        if let Some(offer) = offer(plane, caller, &key, &claimed.lease, now).await? {
+        if let Some(offer) = offer(plane, caller, &key, claimed, now).await? {
             return Ok(PollReply::Offer { version: Version, offer });
         }
     }
@@ -82,10 +84,17 @@ async fn offer<const MOST: usize>(
     plane: &Plane,
     caller: &Caller,
     key: &SealKey,
-    lease: &Lease,
+    Claimed { lease, held, .. }: Claimed,
     now: Moment,
 ) -> Result<Option<Blob<MOST>>, Problem> {
-    let Some(held) = plane.store.held(lease).await? else { return Ok(None) };
+    let lease = &lease;
+    let held = match held {
+        Some(held) => held,
+        None => match plane.store.held(lease).await? {
+            Some(held) => held,
+            None => return Ok(None),
+        },
+    };
     let granted = match Granted::judge(plane, &held, &caller.worker.have) {
         Ok(granted) => granted,
         Err(withheld) => return refuse(plane, lease, &withheld, now).await.map(|()| None),
@@ -96,7 +105,10 @@ async fn offer<const MOST: usize>(
     let granted = granted.within(held.left.wall(now).saturating_add(OVERDUE));
     let signed = sign(plane, caller, (lease, &held, granted), key, (source, allotted))?;
     match Blob::new(signed.as_bytes().to_vec()) {
-        Ok(blob) => Ok(Some(blob)),
+        Ok(blob) => {
+            plane.store.remember_offer(lease, held);
+            Ok(Some(blob))
+        }
         Err(_) => {
             let reason = Reason::of(Cause::OfferTooLarge, "the stage is too large to be offered");
             plane.store.refuse(lease, &reason.to_string(), now).await?;

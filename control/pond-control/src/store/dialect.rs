@@ -78,6 +78,30 @@ impl Dialect {
         }
     }
 
+    /// The oldest job of class `$1` for the active worker `$2` whose keys are of generation `$5`. On SQLite nobody writes meanwhile; on
+    /// Postgres the worker is not revoked meanwhile, and jobs that others are about to take are passed over.
+    pub(super) fn take(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
+                 WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1
+                     AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1)
+                   AND EXISTS (SELECT 1 FROM worker WHERE id = $2 AND state = 'active' AND generation = $5)
+                 RETURNING id, stage_id, run_id, attempt, epoch"
+            }
+            Self::Postgres => {
+                "WITH me AS MATERIALIZED (SELECT id FROM worker WHERE id = $2 AND state = 'active' AND generation = $5 FOR SHARE),
+                 next AS MATERIALIZED (
+                     SELECT id FROM job WHERE state = 'queued' AND class_id = $1 AND EXISTS (SELECT 1 FROM me)
+                         AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%')
+                     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+                 UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
+                 FROM next WHERE job.id = next.id
+                 RETURNING job.id, stage_id, run_id, attempt, epoch"
+            }
+        }
+    }
+
     /// A running job's lease that does not end while this transaction writes under it.
     pub(super) fn hold_lease(self) -> &'static str {
         match self {

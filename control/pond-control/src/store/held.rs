@@ -42,6 +42,20 @@ pub struct Work {
 }
 
 impl Store {
+    /// What a lease is about, to judge a result by that is then taken only if the lease holds: as it was offered here, if it was. Of
+    /// that, what a job is to do and on what never changes while the lease lasts; its state and its budgets do.
+    pub async fn offered(&self, lease: &Lease) -> Result<Option<Held>, Fault> {
+        match self.offers.get(lease) {
+            Some(held) => Ok(Some(held)),
+            None => self.held(lease).await,
+        }
+    }
+
+    /// This lease was offered, and is about this.
+    pub fn remember_offer(&self, lease: &Lease, held: Held) {
+        self.offers.keep(lease, held);
+    }
+
     /// Nothing for a lease that is over.
     pub async fn held(&self, lease: &Lease) -> Result<Option<Held>, Fault> {
         let sql = "SELECT job.run_id AS run_id, stage_id, run.project AS project, attempt, job.state AS state, offered_at,
@@ -57,7 +71,7 @@ impl Store {
 }
 
 impl Held {
-    fn read(row: &Row) -> Result<Self, Fault> {
+    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
         let bundle = row.maybe_read("bundle_id", BundleId::parse)?;
         Ok(Self {
             run: row.read("run_id", RunId::parse)?,

@@ -21,6 +21,7 @@ mod engine;
 mod enroll;
 mod expire;
 mod flow;
+mod gather;
 mod held;
 mod id;
 mod journal;
@@ -32,6 +33,7 @@ mod migrate;
 mod project;
 mod rerun;
 mod submit;
+mod together;
 mod token;
 mod tree;
 mod waiting;
@@ -114,6 +116,8 @@ pub struct Store {
     classes: Mutex<HashMap<i64, Need>>,
     heads: lately::Heads,
     known: lately::Workers,
+    offers: lately::Offers,
+    lines: together::Lines,
     /// Entries of the audit log that this process has signed for; it never signs for fewer.
     signed: Mutex<u64>,
 }
@@ -131,6 +135,8 @@ impl Store {
             classes: Mutex::default(),
             heads: lately::Heads::default(),
             known: lately::Workers::default(),
+            offers: lately::Offers::default(),
+            lines: together::Lines::default(),
             signed: Mutex::default(),
         })
     }
