@@ -12,7 +12,8 @@ use pond_seal::seal::SealKey;
 use pond_wire::orch::{Blob, Poll, PollReply, Version};
 
 use super::gate::Caller;
-use super::grant::{Granted, Withheld};
+use super::grant::Granted;
+use super::inherit::{InheritFault, inherited};
 use super::join::known;
 use super::problem::Problem;
 use crate::plane::Plane;
@@ -95,9 +96,22 @@ async fn offer<const MOST: usize>(
             None => return Ok(None),
         },
     };
+    let held = match held.inherits {
+        false => held,
+        true => match inherited(plane, lease, held).await {
+            Ok(held) => held,
+            Err(InheritFault::Unusable(reason)) => {
+                return refuse(plane, lease, &reason, now).await.map(|()| None);
+            }
+            Err(InheritFault::Here(problem)) => return Err(problem),
+        },
+    };
     let granted = match Granted::judge(plane, &held, &caller.worker.have) {
         Ok(granted) => granted,
-        Err(withheld) => return refuse(plane, lease, &withheld, now).await.map(|()| None),
+        Err(withheld) => {
+            let reason = Reason::of(Cause::Withheld, withheld.to_string());
+            return refuse(plane, lease, &reason, now).await.map(|()| None);
+        }
     };
     let source = source(plane, lease, &held, granted.not_after).await?;
     let cost_microcents = if granted.costs { plane.store.lend(lease).await? } else { 0 };
@@ -132,9 +146,8 @@ fn no_key() -> Problem {
     Problem::new(StatusCode::FORBIDDEN, "no_pinned_key", "the worker has no pinned key to seal to")
 }
 
-async fn refuse(plane: &Plane, lease: &Lease, why: &Withheld, now: Moment) -> Result<(), Problem> {
-    let reason = Reason::of(Cause::Withheld, why.to_string()).to_string();
-    match plane.store.refuse(lease, &reason, now).await {
+async fn refuse(plane: &Plane, lease: &Lease, reason: &Reason, now: Moment) -> Result<(), Problem> {
+    match plane.store.refuse(lease, &reason.to_string(), now).await {
         Ok(()) => plane.bell.ring(),
         Err(LeaseFault::Stale) => {}
         Err(LeaseFault::Store(fault)) => return Err(fault.into()),

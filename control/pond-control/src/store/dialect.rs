@@ -16,19 +16,21 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-const SQLITE: [Migration; 5] = [
+const SQLITE: [Migration; 6] = [
     Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/sqlite/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/sqlite/0003_budgets.sql") },
     Migration { version: 4, sql: include_str!("../../migrations/sqlite/0004_egress.sql") },
     Migration { version: 5, sql: include_str!("../../migrations/sqlite/0005_one_journal.sql") },
+    Migration { version: 6, sql: include_str!("../../migrations/sqlite/0006_inherited.sql") },
 ];
-const POSTGRES: [Migration; 5] = [
+const POSTGRES: [Migration; 6] = [
     Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/postgres/0003_budgets.sql") },
     Migration { version: 4, sql: include_str!("../../migrations/postgres/0004_egress.sql") },
     Migration { version: 5, sql: include_str!("../../migrations/postgres/0005_one_journal.sql") },
+    Migration { version: 6, sql: include_str!("../../migrations/postgres/0006_inherited.sql") },
 ];
 
 impl Dialect {

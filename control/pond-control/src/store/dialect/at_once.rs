@@ -32,10 +32,10 @@ pub(crate) const TAKE: &str = r#"
         SELECT offered_at, worker_id, 'stage.leased', $6, stage_id,
             format('{"epoch":%s,"job":"%s","worker":"%s"}', epoch, id, worker_id), run_id, stage_id FROM taken ORDER BY id)
     SELECT taken.id, worker_id, epoch, taken.run_id, stage_id, run.project AS project, attempt, taken.state, offered_at, lease_until,
-        body, position, stage.name AS name, timeout_ms, bundle.id AS bundle_id, bundle.input AS input, wall_until, output_most,
+        body, position, stage.name AS name, timeout_ms, inherits, stage.source AS made, bundle.id AS bundle_id, bundle.input AS input, wall_until, output_most,
         output_used, artifact_most, artifact_used, egress_most, egress_used
     FROM taken JOIN stage ON stage.id = taken.stage_id JOIN run ON run.id = taken.run_id
-    JOIN document ON document.run_id = taken.run_id LEFT JOIN bundle ON bundle.id = run.source"#;
+    JOIN document ON document.run_id = taken.run_id LEFT JOIN bundle ON bundle.id = coalesce(stage.source, run.source)"#;
 
 /// The holders `$2` of leases `$3` of jobs `$1` begin at `$6`; the lease holds until `$4`, the job until its time limit after `$5`.
 pub(crate) const START: &str = r#"

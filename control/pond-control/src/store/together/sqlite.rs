@@ -164,10 +164,10 @@ const ACTIVE: &str =
 
 /// The oldest `$2` jobs of class `$1`; none where some of them avoid workers.
 const OLDEST: &str = "SELECT job.id AS id, epoch, job.run_id AS run_id, stage_id, run.project AS project, attempt, job.state AS state,
-        0 AS offered_at, lease_until, body, position, stage.name AS name, timeout_ms, bundle.id AS bundle_id,
+        0 AS offered_at, lease_until, body, position, stage.name AS name, timeout_ms, inherits, stage.source AS made, bundle.id AS bundle_id,
         bundle.input AS input, wall_until, output_most, output_used, artifact_most, artifact_used, egress_most, egress_used
     FROM job JOIN stage ON stage.id = job.stage_id JOIN run ON run.id = job.run_id
-    JOIN document ON document.run_id = job.run_id LEFT JOIN bundle ON bundle.id = run.source
+    JOIN document ON document.run_id = job.run_id LEFT JOIN bundle ON bundle.id = coalesce(stage.source, run.source)
     WHERE job.id IN (SELECT id FROM job WHERE state = 'queued' AND class_id = $1
         AND NOT EXISTS (SELECT 1 FROM job AS picky WHERE picky.class_id = $1 AND picky.avoid <> '') ORDER BY id LIMIT $2)
     ORDER BY job.id";
