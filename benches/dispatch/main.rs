@@ -1,6 +1,6 @@
 //! Measures dispatch, in one of three ways:
-//! `rates JOBS WORKERS ROUNDS DURABLE_PEERS` no-op jobs a second at the workers' protocol, on SQLite and Postgres, beside queues of
-//! others on the same Postgres; `first ADDRESS TOKEN` from a submission to its first output, a line for a line;
+//! `rates JOBS WORKERS ROUNDS PEERS MODULES` no-op jobs a second at the workers' protocol, on SQLite and Postgres, beside queues of
+//! others on the same Postgres (`rates JOBS WORKERS ROUNDS sqlite` or `postgres`: that alone); `first ADDRESS TOKEN` from a submission to its first output, a line for a line;
 //! `drain ADDRESS TOKEN RUNS` submits so many runs, says so, and says when none is active any more.
 //! Answers are lines of names and numbers; whoever asked makes a page of them.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@
     reason = "an instrument stops at the first surprise, and starts what it measures"
 )]
 
+mod cpu;
 mod protocol;
 mod rates;
 #[path = "../../control/pond-control/tests/store/server.rs"]
@@ -27,12 +28,16 @@ fn main() {
     match words.as_slice() {
         ["rates", jobs, workers, rounds, peers, modules] => {
             let load = rates::Load { jobs: number(jobs), workers: number(workers) };
-            rates::measure(load, number(rounds), peers, modules);
+            rates::measure(load, number(rounds), Some((peers, modules)), None);
+        }
+        ["rates", jobs, workers, rounds, only] => {
+            let load = rates::Load { jobs: number(jobs), workers: number(workers) };
+            rates::measure(load, number(rounds), None, Some(only));
         }
         ["first", address, token] => block_on(user::first(address, token)),
         ["drain", address, token, runs] => block_on(user::drain(address, token, number(runs))),
         _ => panic!(
-            "dispatch rates JOBS WORKERS ROUNDS PEERS MODULES | first ADDRESS TOKEN | drain ADDRESS TOKEN RUNS"
+            "dispatch rates JOBS WORKERS ROUNDS [PEERS MODULES | sqlite | postgres] | first ADDRESS TOKEN | drain ADDRESS TOKEN RUNS"
         ),
     }
 }

@@ -13,6 +13,10 @@ named_enum! {
         NeedsOthers => "needs_others",
         /// A stage it needs did not succeed.
         NeedsFailed => "needs_failed",
+        /// Stages it needs changed the same path, each in its own way.
+        NeedsConflict => "needs_conflict",
+        /// What stages before it made cannot be put together.
+        NeedsUnusable => "needs_unusable",
         /// No worker that may have it is there.
         NoWorker => "no_worker",
         /// Workers that may have it are there, and busy.

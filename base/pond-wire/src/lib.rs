@@ -14,6 +14,7 @@ pub mod feed;
 pub mod gateway;
 pub mod jail;
 pub mod orch;
+pub mod path;
 pub mod schema;
 pub mod tree;
 

@@ -143,6 +143,8 @@ fn of_cause(cause: Cause) -> &'static str {
     match cause {
         Cause::NeedsOthers => "wait for the stages it needs, or look at those",
         Cause::NeedsFailed => "look at the stage it needs",
+        Cause::NeedsConflict => "let one of the stages need the other, or change different files",
+        Cause::NeedsUnusable => "look at what the stages it needs made: pond fetch",
         Cause::NoWorker => {
             "join a worker that offers this (`pond worker token`, `pond worker join`), or ask for another backend or tier"
         }

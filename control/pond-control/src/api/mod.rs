@@ -46,7 +46,7 @@ pub use problem::Refused;
 pub use route::{Need, Reach, Route, Takes};
 pub use secret::{VaultFileFault, renew_vault};
 pub use source::forget_unfinished;
-pub(crate) use source::forget_unused;
+pub(crate) use source::{forget_unused, intake};
 
 use crate::keeper::Keeper;
 use crate::plane::Plane;

@@ -3,7 +3,7 @@
 //! HOSTILE BYTES. The tree's own caps end a stream that is too much before anything of it is kept; what is not finished leaves no
 //! file. The work is done on a thread of its own, a few pieces ahead of it wait, and the sender waits for them.
 
-mod intake;
+pub(crate) mod intake;
 
 use std::io;
 use std::path::Path;

@@ -23,7 +23,7 @@ pub(super) async fn complete(
 ) -> Result<CompleteReply, Problem> {
     let lease = lease_of(caller, &body.lease)?;
     let envelope = body.statement.as_bytes();
-    let Some(held) = plane.store.held(&lease).await? else {
+    let Some(held) = plane.store.offered(&lease).await? else {
         return said_before(plane, &lease, envelope).await;
     };
     // What is not allowed any more was not allowed to produce a result either.

@@ -48,12 +48,14 @@ impl Caller {
     }
 }
 
-/// Whether a call is answered with something of worth. Then the worker's row itself is looked at; where something is only handed in,
-/// under a lease that a revoked worker does not have, what was known half a second ago will do.
+/// Whether a call is answered with something of worth by nobody who looks at the worker's row itself. Then that is done here. Where
+/// something is only handed in, under a lease that a revoked worker does not have, what was known half a second ago will do; and a
+/// job is taken by a statement that looks whether the worker is active and has these keys.
 const fn gives(route: Route) -> bool {
     match route {
         Route::EnrollBegin | Route::EnrollFinish => true,
-        Route::Rotate | Route::Poll | Route::Seal | Route::Redeem => true,
+        Route::Rotate | Route::Seal | Route::Redeem => true,
+        Route::Poll => false,
         Route::Acknowledge | Route::Heartbeat | Route::Chunks | Route::Complete | Route::Decline => false,
     }
 }

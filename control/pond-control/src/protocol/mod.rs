@@ -10,6 +10,7 @@ pub mod feed;
 mod gate;
 mod grant;
 mod hold;
+mod inherit;
 mod intake;
 mod join;
 mod notes;

@@ -12,11 +12,14 @@ use pond_seal::seal::SealKey;
 use pond_wire::orch::{Blob, Poll, PollReply, Version};
 
 use super::gate::Caller;
-use super::grant::{Granted, Withheld};
+use super::grant::Granted;
+use super::inherit::{InheritFault, inherited};
 use super::join::known;
 use super::problem::Problem;
 use crate::plane::Plane;
-use crate::store::{BundleFault, ClaimFault, Held, Lease, LeaseFault, Left, Moment, WorkerState};
+use crate::store::{
+    BundleFault, ClaimFault, Held, Lease, LeaseFault, Left, Moment, Offer as Claimed, WorkerState,
+};
 
 /// Jobs that may turn out not to be allowed any more before a poll is answered with nothing.
 const MOST_REFUSED: usize = 16;
@@ -51,7 +54,7 @@ pub(super) async fn poll(
         };
         let Some(claimed) = claimed else { break };
         plane.bell.ring();
-        if let Some(offer) = offer(plane, caller, &key, &claimed.lease, now).await? {
+        if let Some(offer) = offer(plane, caller, &key, claimed, now).await? {
             return Ok(PollReply::Offer { version: Version, offer });
         }
     }
@@ -82,13 +85,33 @@ async fn offer<const MOST: usize>(
     plane: &Plane,
     caller: &Caller,
     key: &SealKey,
-    lease: &Lease,
+    Claimed { lease, held, .. }: Claimed,
     now: Moment,
 ) -> Result<Option<Blob<MOST>>, Problem> {
-    let Some(held) = plane.store.held(lease).await? else { return Ok(None) };
+    let lease = &lease;
+    let held = match held {
+        Some(held) => held,
+        None => match plane.store.held(lease).await? {
+            Some(held) => held,
+            None => return Ok(None),
+        },
+    };
+    let held = match held.inherits {
+        false => held,
+        true => match inherited(plane, lease, held).await {
+            Ok(held) => held,
+            Err(InheritFault::Unusable(reason)) => {
+                return refuse(plane, lease, &reason, now).await.map(|()| None);
+            }
+            Err(InheritFault::Here(problem)) => return Err(problem),
+        },
+    };
     let granted = match Granted::judge(plane, &held, &caller.worker.have) {
         Ok(granted) => granted,
-        Err(withheld) => return refuse(plane, lease, &withheld, now).await.map(|()| None),
+        Err(withheld) => {
+            let reason = Reason::of(Cause::Withheld, withheld.to_string());
+            return refuse(plane, lease, &reason, now).await.map(|()| None);
+        }
     };
     let source = source(plane, lease, &held, granted.not_after).await?;
     let cost_microcents = if granted.costs { plane.store.lend(lease).await? } else { 0 };
@@ -96,7 +119,10 @@ async fn offer<const MOST: usize>(
     let granted = granted.within(held.left.wall(now).saturating_add(OVERDUE));
     let signed = sign(plane, caller, (lease, &held, granted), key, (source, allotted))?;
     match Blob::new(signed.as_bytes().to_vec()) {
-        Ok(blob) => Ok(Some(blob)),
+        Ok(blob) => {
+            plane.store.remember_offer(lease, held);
+            Ok(Some(blob))
+        }
         Err(_) => {
             let reason = Reason::of(Cause::OfferTooLarge, "the stage is too large to be offered");
             plane.store.refuse(lease, &reason.to_string(), now).await?;
@@ -120,9 +146,8 @@ fn no_key() -> Problem {
     Problem::new(StatusCode::FORBIDDEN, "no_pinned_key", "the worker has no pinned key to seal to")
 }
 
-async fn refuse(plane: &Plane, lease: &Lease, why: &Withheld, now: Moment) -> Result<(), Problem> {
-    let reason = Reason::of(Cause::Withheld, why.to_string()).to_string();
-    match plane.store.refuse(lease, &reason, now).await {
+async fn refuse(plane: &Plane, lease: &Lease, reason: &Reason, now: Moment) -> Result<(), Problem> {
+    match plane.store.refuse(lease, &reason.to_string(), now).await {
         Ok(()) => plane.bell.ring(),
         Err(LeaseFault::Stale) => {}
         Err(LeaseFault::Store(fault)) => return Err(fault.into()),

@@ -43,16 +43,16 @@ struct Manifest {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Path {
-    path: String,
+pub(super) struct Path {
+    pub(super) path: String,
     #[serde(default)]
-    mode: String,
+    pub(super) mode: String,
     #[serde(default)]
-    size: u64,
+    pub(super) size: u64,
     #[serde(default)]
-    sha256: String,
+    pub(super) sha256: String,
     #[serde(default)]
-    deleted: bool,
+    pub(super) deleted: bool,
 }
 
 /// Nothing for a result that stands alone.
@@ -164,7 +164,8 @@ async fn paths(
     }
 }
 
-async fn manifest(plane: &Plane, lease: &Lease) -> Result<Option<Vec<Path>>, store::Fault> {
+/// What a stored result says it changed; nothing where that cannot be read, an empty list where there is no result.
+pub(super) async fn manifest(plane: &Plane, lease: &Lease) -> Result<Option<Vec<Path>>, store::Fault> {
     let caps = TreeCaps { entries: MOST_ENTRIES, bytes: MOST_RESULT };
     let (mut decoder, mut found, mut depth) = (Decoder::new(caps), Found::No, 0_usize);
     let (mut from, mut more) = (0, true);

@@ -113,11 +113,21 @@ impl Store {
         row.map(|row| row.digest("input")).transpose()
     }
 
+    /// Where the ciphertext of a bundle lies, and the key that opens it.
+    pub async fn bundle_key(&self, bundle: &BundleId) -> Result<(String, Zeroizing<Vec<u8>>), BundleFault> {
+        let sql = "SELECT project, place, key FROM bundle WHERE id = $1";
+        let row = self.engine.row(sql, args![bundle]).await?;
+        let row = row.ok_or(Fault::Unreadable { column: "bundle_id" })?;
+        let key = self.ring().open(key_place(bundle, &row.text("project")?), &row.bytes("key")?)?;
+        Ok((row.text("place")?, key))
+    }
+
     /// Forgets bundles made before `before` that no run works on. Where their ciphertext lies, for its keeper to remove.
     pub async fn forget_bundles(&self, before: Moment) -> Result<Vec<String>, Fault> {
         let mut tx = self.engine.write().await?;
         let sql = "DELETE FROM bundle WHERE created_at < $1
-                     AND NOT EXISTS (SELECT 1 FROM run WHERE run.source = bundle.id) RETURNING place";
+                     AND NOT EXISTS (SELECT 1 FROM run WHERE run.source = bundle.id)
+                     AND NOT EXISTS (SELECT 1 FROM stage WHERE stage.source = bundle.id) RETURNING place";
         let rows = tx.rows(sql, args![before]).await?;
         let places = rows.iter().map(|row| row.text("place")).collect::<Result<Vec<_>, _>>()?;
         tx.commit().await?;
@@ -137,7 +147,8 @@ impl Store {
             .run(
                 "INSERT INTO bundle_token (token, bundle_id, job_id, worker_id, epoch, expires_at, sent)
                  SELECT $1, bundle.id, job.id, job.worker_id, job.epoch, $6, 0
-                 FROM bundle JOIN run ON run.source = bundle.id JOIN job ON job.run_id = run.id
+                 FROM job JOIN run ON run.id = job.run_id JOIN stage ON stage.id = job.stage_id
+                 JOIN bundle ON bundle.id = coalesce(stage.source, run.source)
                  WHERE bundle.id = $2 AND job.id = $3 AND job.worker_id = $4 AND job.epoch = $5 AND job.state <> 'queued'",
                 args![token, bundle, &lease.job, &lease.worker, lease.epoch, expires_at],
             )

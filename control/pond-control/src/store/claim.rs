@@ -11,12 +11,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Store;
-use super::dialect::{Dialect, at_once};
 use super::engine::{Fault, Row, Tx, args};
 use super::flow::after;
+use super::held::Held;
 use super::id::{JobId, Moment, RunId, StageId, WorkerId};
 use super::journal::{self, Action, Actor, Change};
 use super::lease::Lease;
+use super::together::{Take, Taken};
 use super::worker::{WorkerState, WorkerView};
 
 /// Every class that has a job in the queue, with its oldest: one step through the index per class.
@@ -36,6 +37,8 @@ pub struct Offer {
     pub stage: StageId,
     pub need: Need,
     pub attempt: u64,
+    /// What it is about, where that was read at once.
+    pub held: Option<Held>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +93,7 @@ impl Store {
                 continue;
             }
             while offers.len() < usize::try_from(most).unwrap_or(usize::MAX) {
-                match self.take(*class, &need, &worker.id, now).await? {
+                match self.take(*class, &need, worker, now).await? {
                     Some(offer) => offers.push(offer),
                     None => break,
                 }
@@ -132,17 +135,22 @@ impl Store {
         &self,
         class: i64,
         need: &Need,
-        worker: &WorkerId,
+        worker: &WorkerView,
         now: Moment,
     ) -> Result<Option<Offer>, Fault> {
         after(State::Queued, &[Event::Lease])?;
         let (project, until) = (need.project().as_str(), now.plus(self.rules.offer));
-        if self.engine.dialect() == Dialect::Postgres {
-            let row = self.engine.row(at_once::TAKE, args![class, worker, until, now, project]).await?;
-            return row.map(|row| Offer::read(&row, need, worker)).transpose();
+        let (worker, generation) = (&worker.id, worker.generation);
+        let take =
+            Take { class, project: project.to_owned(), worker: worker.clone(), generation, until, now };
+        if let Some(Taken { job, epoch, held }) = self.take_together(take).await {
+            let lease = Lease { job, worker: worker.clone(), epoch };
+            let (run, stage, attempt) = (held.run.clone(), held.stage.clone(), held.attempt);
+            return Ok(Some(Offer { lease, run, stage, need: need.clone(), attempt, held: Some(held) }));
         }
         let mut tx = self.engine.write().await?;
-        let row = tx.row(TAKE, args![class, worker, until, now]).await?;
+        let sql = tx.dialect().take();
+        let row = tx.row(sql, args![class, worker, until, now, generation]).await?;
         let Some(row) = row else { return Ok(None) };
         let offer = Offer::read(&row, need, worker)?;
         let change = Change {
@@ -160,14 +168,6 @@ impl Store {
     }
 }
 
-/// On SQLite, where nobody writes meanwhile.
-const TAKE: &str =
-    "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
-     WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1
-         AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1)
-       AND EXISTS (SELECT 1 FROM worker WHERE id = $2 AND state = 'active')
-     RETURNING id, stage_id, run_id, class_id, attempt, epoch";
-
 const NEED: &str = "SELECT need FROM class WHERE id = $1";
 
 impl Offer {
@@ -180,6 +180,7 @@ impl Offer {
             stage: row.read("stage_id", StageId::parse)?,
             need: need.clone(),
             attempt: row.count("attempt")?,
+            held: None,
         })
     }
 }

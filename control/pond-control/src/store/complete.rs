@@ -9,13 +9,13 @@ use serde_json::json;
 
 use super::Store;
 use super::budget::{self, Account};
-use super::dialect::{Dialect, at_once};
 use super::engine::{Fault, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, RunState, after, ended, over};
 use super::id::Moment;
 use super::journal::{Action, Actor};
 use super::lease::{Lease, Spent};
 use super::rerun::{self, Ballot, Together};
+use super::together::Finish;
 
 /// What a verified result says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,7 @@ impl Store {
         ballot: Option<Ballot<'_>>,
         now: Moment,
     ) -> Result<Completed, Fault> {
+        self.offers.forget(completion.lease);
         if ballot.is_none() && self.finish(completion, now).await? {
             return Ok(Completed::Accepted(State::Succeeded));
         }
@@ -142,17 +143,16 @@ impl Store {
         let Completion { lease, outcome, envelope, spent, reason } = completion;
         let ordinary = outcome == Outcome::Succeeded && reason.is_empty();
         let free = spent.cost_microcents == 0 && spent.egress_bytes == 0;
-        if self.engine.dialect() != Dialect::Postgres || !ordinary || !free {
+        if !ordinary || !free {
             return Ok(false);
         }
         after(State::Running, &[Event::Finish, Event::Accept])?;
         let digest = Digest::of(envelope);
-        let [result, stage, run] =
+        let told =
             [accepted(lease, outcome, &digest), ended(State::Succeeded, ""), over(RunState::Succeeded)]
                 .map(|detail| detail.to_string());
-        let args =
-            args![&lease.job, &lease.worker, lease.epoch, &digest, envelope, now, &result, &stage, &run];
-        Ok(self.engine.row(at_once::FINISH, args).await?.is_some())
+        let (lease, digest, envelope) = (lease.clone(), *digest.as_bytes(), envelope.to_vec());
+        Ok(self.finish_together(Finish { lease, digest, envelope, now, told }).await)
     }
 }
 

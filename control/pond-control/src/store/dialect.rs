@@ -16,19 +16,21 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-const SQLITE: [Migration; 5] = [
+const SQLITE: [Migration; 6] = [
     Migration { version: 1, sql: include_str!("../../migrations/sqlite/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/sqlite/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/sqlite/0003_budgets.sql") },
     Migration { version: 4, sql: include_str!("../../migrations/sqlite/0004_egress.sql") },
     Migration { version: 5, sql: include_str!("../../migrations/sqlite/0005_one_journal.sql") },
+    Migration { version: 6, sql: include_str!("../../migrations/sqlite/0006_inherited.sql") },
 ];
-const POSTGRES: [Migration; 5] = [
+const POSTGRES: [Migration; 6] = [
     Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/postgres/0003_budgets.sql") },
     Migration { version: 4, sql: include_str!("../../migrations/postgres/0004_egress.sql") },
     Migration { version: 5, sql: include_str!("../../migrations/postgres/0005_one_journal.sql") },
+    Migration { version: 6, sql: include_str!("../../migrations/postgres/0006_inherited.sql") },
 ];
 
 impl Dialect {
@@ -74,6 +76,30 @@ impl Dialect {
                 "SELECT id, project, cancel, open_stages, cost_most, cost_held, cost_spent, output_most, output_used, artifact_most,
                     artifact_used, egress_most, egress_held, egress_used FROM run WHERE id = (SELECT run_id FROM job WHERE id = $1)
                  FOR NO KEY UPDATE"
+            }
+        }
+    }
+
+    /// The oldest job of class `$1` for the active worker `$2` whose keys are of generation `$5`. On SQLite nobody writes meanwhile; on
+    /// Postgres the worker is not revoked meanwhile, and jobs that others are about to take are passed over.
+    pub(super) fn take(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
+                 WHERE id = (SELECT id FROM job WHERE state = 'queued' AND class_id = $1
+                     AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%') ORDER BY id LIMIT 1)
+                   AND EXISTS (SELECT 1 FROM worker WHERE id = $2 AND state = 'active' AND generation = $5)
+                 RETURNING id, stage_id, run_id, attempt, epoch"
+            }
+            Self::Postgres => {
+                "WITH me AS MATERIALIZED (SELECT id FROM worker WHERE id = $2 AND state = 'active' AND generation = $5 FOR SHARE),
+                 next AS MATERIALIZED (
+                     SELECT id FROM job WHERE state = 'queued' AND class_id = $1 AND EXISTS (SELECT 1 FROM me)
+                         AND (avoid = '' OR avoid NOT LIKE '%' || $2 || '%')
+                     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+                 UPDATE job SET state = 'leased', worker_id = $2, epoch = epoch + 1, lease_until = $3, offered_at = $4
+                 FROM next WHERE job.id = next.id
+                 RETURNING job.id, stage_id, run_id, attempt, epoch"
             }
         }
     }

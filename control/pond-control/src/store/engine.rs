@@ -120,6 +120,14 @@ pub(super) enum Row {
     Postgres(PgRow),
 }
 
+/// The same field of several calls, for a statement that takes them together.
+#[derive(Debug)]
+pub(super) enum Column<'a> {
+    Ints(Vec<i64>),
+    Texts(Vec<&'a str>),
+    Bytes(Vec<&'a [u8]>),
+}
+
 /// Parameters in order: `args![id, epoch]` are `$1` and `$2`.
 macro_rules! args {
     ($($value:expr),* $(,)?) => { &[$( $crate::store::engine::Value::from($value) ),*] };
@@ -129,7 +137,10 @@ pub(super) use args;
 /// Binds every parameter to a query of either engine.
 macro_rules! bound {
     ($sql:expr, $args:expr) => {
-        $args.iter().fold(sqlx::query($sql), |query, value| match *value {
+        bound!(to sqlx::query($sql), $args)
+    };
+    (to $query:expr, $args:expr) => {
+        $args.iter().fold($query, |query, value| match *value {
             Value::Int(value) => query.bind(value),
             Value::Text(value) => query.bind(value),
             Value::Bytes(value) => query.bind(value),
@@ -170,6 +181,8 @@ impl Engine {
 
     async fn open_postgres(address: &str) -> Result<Self, Fault> {
         let options: PgConnectOptions = address.parse().map_err(|_| Fault::Address)?;
+        // Every statement asks for rows by their keys: to plan it again for other keys costs more than to run it.
+        let options = options.options([("plan_cache_mode", "force_generic_plan")]);
         let options = believed::strictly(options);
         let pool = PoolOptions::<Postgres>::new()
             .max_connections(MOST_CONNECTIONS)
@@ -229,6 +242,25 @@ impl Engine {
     /// The first row of it, if there is one.
     pub(super) async fn row(&self, sql: &'static str, args: &[Value<'_>]) -> Result<Option<Row>, Fault> {
         Ok(self.rows(sql, args).await?.into_iter().next())
+    }
+
+    /// One statement for several calls, which is a whole transaction: columns first, then what all of them share. On SQLite, which
+    /// gathers commits and not statements, nobody is answered.
+    pub(super) async fn together(
+        &self,
+        sql: &'static str,
+        columns: Vec<Column<'_>>,
+        args: &[Value<'_>],
+    ) -> Result<Vec<Row>, Fault> {
+        let Self::Postgres(pool) = self else { return Ok(Vec::new()) };
+        let query = columns.into_iter().fold(sqlx::query(sql), |query, column| match column {
+            Column::Ints(values) => query.bind(values),
+            Column::Texts(values) => query.bind(values),
+            Column::Bytes(values) => query.bind(values),
+        });
+        let query = bound!(to query, args);
+        let rows = query.fetch_all(pool).await.map_err(Fault::Statement)?;
+        Ok(rows.into_iter().map(Row::Postgres).collect())
     }
 
     pub(super) async fn close(&self) {

@@ -27,8 +27,10 @@ pub struct Held {
     /// When the lease lapses.
     pub until: Moment,
     pub work: Work,
-    /// The source of the run, and the hash of the tree inside.
+    /// What it works on, and the hash of the tree inside: the source of the run, or what was made of it.
     pub source: Option<(BundleId, Digest)>,
+    /// It works on what stages before it made, and nobody has put that together yet.
+    pub inherits: bool,
     pub left: Left,
 }
 
@@ -42,14 +44,28 @@ pub struct Work {
 }
 
 impl Store {
+    /// What a lease is about, to judge a result by that is then taken only if the lease holds: as it was offered here, if it was. Of
+    /// that, what a job is to do and on what never changes while the lease lasts; its state and its budgets do.
+    pub async fn offered(&self, lease: &Lease) -> Result<Option<Held>, Fault> {
+        match self.offers.get(lease) {
+            Some(held) => Ok(Some(held)),
+            None => self.held(lease).await,
+        }
+    }
+
+    /// This lease was offered, and is about this.
+    pub fn remember_offer(&self, lease: &Lease, held: Held) {
+        self.offers.keep(lease, held);
+    }
+
     /// Nothing for a lease that is over.
     pub async fn held(&self, lease: &Lease) -> Result<Option<Held>, Fault> {
         let sql = "SELECT job.run_id AS run_id, stage_id, run.project AS project, attempt, job.state AS state, offered_at,
-                      lease_until, body, position, stage.name AS name, timeout_ms, bundle.id AS bundle_id,
+                      lease_until, body, position, stage.name AS name, timeout_ms, inherits, stage.source AS made, bundle.id AS bundle_id,
                       bundle.input AS input, wall_until, output_most, output_used, artifact_most, artifact_used, egress_most,
                       egress_used
                    FROM job JOIN stage ON stage.id = job.stage_id JOIN run ON run.id = job.run_id
-                   JOIN document ON document.run_id = job.run_id LEFT JOIN bundle ON bundle.id = run.source
+                   JOIN document ON document.run_id = job.run_id LEFT JOIN bundle ON bundle.id = coalesce(stage.source, run.source)
                    WHERE job.id = $1 AND job.worker_id = $2 AND job.epoch = $3 AND job.state <> 'queued'";
         let row = self.engine.row(sql, args![&lease.job, &lease.worker, lease.epoch]).await?;
         row.as_ref().map(Held::read).transpose()
@@ -57,7 +73,7 @@ impl Store {
 }
 
 impl Held {
-    fn read(row: &Row) -> Result<Self, Fault> {
+    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
         let bundle = row.maybe_read("bundle_id", BundleId::parse)?;
         Ok(Self {
             run: row.read("run_id", RunId::parse)?,
@@ -73,6 +89,7 @@ impl Held {
                 name: row.text("name")?,
                 timeout: Duration::from_millis(row.count("timeout_ms")?),
             },
+            inherits: row.int("inherits")? != 0 && row.maybe_text("made")?.is_none(),
             source: bundle.map(|id| row.digest("input").map(|input| (id, input))).transpose()?,
             left: Left::read(row)?,
         })

@@ -5,9 +5,10 @@
 use std::fmt;
 
 use pond_policy::name::Project;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::Store;
+use super::dialect::Dialect;
 use super::engine::{Fault, Row, Tx, Value, args};
 use super::id::{Moment, RunId, StageId, TokenId, WorkerId};
 
@@ -150,7 +151,12 @@ macro_rules! insert {
     };
 }
 
-/// By how many entries they write: all that most changes have, in one statement.
+/// On SQLite, from a list in JSON: however many there are.
+const LISTED: &str = "INSERT INTO audit (at, actor, action, project, subject, detail, run_id, stage_id)
+     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
+     FROM json_each($1) ORDER BY key";
+
+/// On Postgres, by how many entries they write: all that most changes have, in one statement.
 const INSERTS: [&str; 3] = [
     insert!("($1, $2, $3, $4, $5, $6, $7, $8)"),
     insert!("($1, $2, $3, $4, $5, $6, $7, $8), ($9, $10, $11, $12, $13, $14, $15, $16)"),
@@ -162,13 +168,18 @@ const INSERTS: [&str; 3] = [
 
 /// Notes a change, to be written when its transaction is committed.
 pub(super) fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) {
+    write_text(tx, now, change, &change.detail.to_string());
+}
+
+/// The same, where the detail is text already.
+pub(super) fn write_text(tx: &mut Tx, now: Moment, change: &Change<'_>, detail: &str) {
     tx.tell(Entry {
         at: now,
         actor: change.actor.to_string(),
         action: change.action,
         project: change.project.map(str::to_owned),
         subject: change.subject.to_owned(),
-        detail: change.detail.to_string(),
+        detail: detail.to_owned(),
         run: change.run.map(|run| run.as_str().to_owned()),
         stage: change.stage.map(|stage| stage.as_str().to_owned()),
     });
@@ -176,6 +187,10 @@ pub(super) fn write(tx: &mut Tx, now: Moment, change: &Change<'_>) {
 
 /// Writes what was noted, in its order.
 pub(super) async fn keep(tx: &mut Tx, entries: &[Entry]) -> Result<(), Fault> {
+    if tx.dialect() == Dialect::Sqlite && !entries.is_empty() {
+        let list = Json::Array(entries.iter().map(Entry::listed).collect()).to_string();
+        return tx.run(LISTED, args![&list]).await.map(|_| ());
+    }
     for some in entries.chunks(INSERTS.len()) {
         let sql = some.len().checked_sub(1).and_then(|at| INSERTS.get(at)).copied().unwrap_or_default();
         let values: Vec<_> = some.iter().flat_map(Entry::values).collect();
@@ -185,6 +200,11 @@ pub(super) async fn keep(tx: &mut Tx, entries: &[Entry]) -> Result<(), Fault> {
 }
 
 impl Entry {
+    fn listed(&self) -> Json {
+        let Self { at, actor, action, project, subject, detail, run, stage } = self;
+        json!([at.0, actor, action.name(), project, subject, detail, run, stage])
+    }
+
     fn values(&self) -> [Value<'_>; 8] {
         [
             self.at.into(),

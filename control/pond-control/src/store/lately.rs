@@ -1,4 +1,5 @@
-//! What was read a moment ago and is asked for all the time: which classes have something queued, and who the workers are.
+//! What was read a moment ago and is asked for all the time: which classes have something queued, who the workers are, and what the
+//! leases are about that were given out here.
 //!
 //! Invariants: nothing here decides alone. A job is taken and a lease is compared by statements that look at the rows themselves; what
 //! is remembered is forgotten at once when this process changes it, and after [`FRESH`] anyway, because others may share the store.
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::id::WorkerId;
+use super::held::Held;
+use super::id::{JobId, WorkerId};
+use super::lease::Lease;
 use super::worker::WorkerView;
 
 /// As long as whoever waits for the bell goes without looking.
@@ -18,6 +21,8 @@ const FRESH: Duration = Duration::from_millis(500);
 const HEADS: Duration = Duration::from_millis(20);
 /// Workers that are remembered.
 const MOST_WORKERS: usize = 4096;
+/// Leases that are remembered.
+const MOST_LEASES: usize = 1024;
 
 /// The workers that called lately.
 #[derive(Debug, Default)]
@@ -78,5 +83,33 @@ impl Heads {
     /// Their age counts from before they were asked for.
     pub(super) fn keep(&self, asked: Instant, heads: Vec<i64>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((heads, asked));
+    }
+}
+
+/// What leases are about that were offered by this process.
+#[derive(Debug, Default)]
+pub(super) struct Offers(Mutex<HashMap<JobId, (Lease, Held)>>);
+
+impl Offers {
+    pub(super) fn get(&self, lease: &Lease) -> Option<Held> {
+        let offers = self.lock();
+        offers.get(&lease.job).filter(|(held, _)| held == lease).map(|(_, held)| held.clone())
+    }
+
+    pub(super) fn keep(&self, lease: &Lease, held: Held) {
+        let mut offers = self.lock();
+        if offers.len() >= MOST_LEASES {
+            offers.clear();
+        }
+        offers.insert(lease.job.clone(), (lease.clone(), held));
+    }
+
+    /// It is over.
+    pub(super) fn forget(&self, lease: &Lease) {
+        self.lock().remove(&lease.job);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, (Lease, Held)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

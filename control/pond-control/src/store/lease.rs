@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::Store;
 use super::budget::{self, Account};
-use super::dialect::{Dialect, at_once};
 use super::engine::{Fault, Row, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, after};
 use super::id::{JobId, Moment, RunId, StageId, WorkerId};
 use super::journal::{self, Action, Actor, Change};
+use super::together::Start;
 
 /// The right to work on a job, until it lapses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +67,9 @@ impl Store {
     pub async fn acknowledge(&self, lease: &Lease, now: Moment) -> Result<Renewed, LeaseFault> {
         after(State::Leased, &[Event::Start])?;
         let until = now.plus(self.rules.lease);
-        if self.engine.dialect() == Dialect::Postgres {
-            let args = args![&lease.job, &lease.worker, lease.epoch, until, now.plus(self.rules.grace), now];
-            if let Some(row) = self.engine.row(at_once::START, args).await? {
-                return Ok(Renewed::read(&row, until)?);
-            }
+        let start = Start { lease: lease.clone(), until, grace: now.plus(self.rules.grace), now };
+        if let Some(renewed) = self.start_together(start).await {
+            return Ok(renewed);
         }
         let mut tx = self.engine.write().await?;
         if let Some(row) = self.start(&mut tx, lease, now).await? {
@@ -220,7 +218,7 @@ impl Store {
 }
 
 impl Renewed {
-    fn read(row: &Row, until: Moment) -> Result<Self, Fault> {
+    pub(super) fn read(row: &Row, until: Moment) -> Result<Self, Fault> {
         Ok(Self {
             until,
             cancel: row.int("cancel")? != 0,

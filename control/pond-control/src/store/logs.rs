@@ -10,11 +10,11 @@ pub use pond_seal::result::Stream;
 
 use super::Store;
 use super::budget::{self, Taken};
-use super::dialect::{Dialect, at_once};
 use super::engine::{Fault, Row, Tx, args};
 use super::flow::HeldRun;
 use super::id::{JobId, Moment};
 use super::lease::Lease;
+use super::together::{MOST_PIECE, Piece};
 
 /// Bytes of one piece.
 pub const MOST_CHUNK: usize = 256 << 10;
@@ -147,21 +147,20 @@ impl Store {
 
     /// The first piece of a stream, where that can be stored at once.
     async fn append_first(&self, lease: &Lease, chunk: Chunk<'_>) -> Result<Option<Stored>, LogFault> {
-        if self.engine.dialect() != Dialect::Postgres || chunk.offset != 0 {
+        if chunk.bytes.len() > MOST_PIECE || chunk.offset != 0 {
             return Ok(None);
         }
         let head = Appended { next_sequence: 0, next_offset: 0, chain: begin(lease, chunk.stream) };
         let Ok(next) = head.after(chunk) else { return Ok(None) };
-        let sql = match budget_of(chunk.stream) {
-            Budget::Artifacts => at_once::APPEND_RESULT,
-            Budget::Output | Budget::WallClock | Budget::Cost | Budget::Egress => at_once::APPEND_OUTPUT,
+        let piece = Piece {
+            lease: lease.clone(),
+            stream: chunk.stream.name(),
+            of_result: budget_of(chunk.stream) == Budget::Artifacts,
+            size: next.next_offset,
+            chain: *chunk.chain.as_bytes(),
+            bytes: chunk.bytes.to_vec(),
         };
-        let (name, size) = (chunk.stream.name(), next.next_offset);
-        let args = args![&lease.job, &lease.worker, lease.epoch, name, size, &chunk.chain, chunk.bytes];
-        let row = self.engine.row(sql, args).await?;
-        let cancelled =
-            |row: Row| Ok::<_, Fault>(row.int("cancel")? != 0 || row.maybe_text("why")?.is_some());
-        Ok(row.map(cancelled).transpose()?.map(|cancel| Stored { next, cancel }))
+        Ok(self.append_together(piece).await.map(|cancel| Stored { next, cancel }))
     }
 
     /// What the worker's last lease on a job wrote, from piece `from` on.

@@ -22,8 +22,10 @@ mod engine;
 mod enroll;
 mod expire;
 mod flow;
+mod gather;
 mod held;
 mod id;
+mod inherit;
 mod journal;
 mod lately;
 mod lease;
@@ -33,6 +35,7 @@ mod migrate;
 mod project;
 mod rerun;
 mod submit;
+mod together;
 mod token;
 mod tree;
 mod waiting;
@@ -61,6 +64,7 @@ pub use expire::{Lapse, Lapsed};
 pub use flow::RunState;
 pub use held::{Held, Work};
 pub use id::{BundleId, CredentialId, JobId, Moment, RunId, StageId, TokenId, WorkerId};
+pub use inherit::Before;
 pub use journal::{Action, Actor, AuditEntry, Event, Place};
 pub use lease::{Lease, LeaseFault, Renewed, Spent, Wanted};
 pub use list::{Asked, JobView, Page, ResultView, RunSummary, RunView, StageView};
@@ -115,6 +119,8 @@ pub struct Store {
     classes: Mutex<HashMap<i64, Need>>,
     heads: lately::Heads,
     known: lately::Workers,
+    offers: lately::Offers,
+    lines: together::Lines,
     /// Entries of the audit log that this process has signed for; it never signs for fewer.
     signed: Mutex<u64>,
 }
@@ -132,6 +138,8 @@ impl Store {
             classes: Mutex::default(),
             heads: lately::Heads::default(),
             known: lately::Workers::default(),
+            offers: lately::Offers::default(),
+            lines: together::Lines::default(),
             signed: Mutex::default(),
         })
     }

@@ -221,8 +221,9 @@ async fn insert_stages(
         let timeout = Moment(0).plus(stage.executor.timeout.duration());
         let tries = i64::from(submission.retries) + 1;
         tx.run(
-            "INSERT INTO stage (id, run_id, position, name, state, class_id, unmet, tries, timeout_ms, reason, costs)
-             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, '', $9)",
+            "INSERT INTO stage (id, run_id, position, name, state, class_id, unmet, tries, timeout_ms, reason, costs,
+                inherits)
+             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, '', $9, $10)",
             args![
                 id,
                 &run.id,
@@ -232,7 +233,8 @@ async fn insert_stages(
                 unmet,
                 tries,
                 timeout,
-                i64::from(stage.executor.model.is_some())
+                i64::from(stage.executor.model.is_some()),
+                i64::from(!stage.needs.is_empty())
             ],
         )
         .await?;

@@ -11,6 +11,7 @@
 mod bad_calls;
 mod disorder;
 mod hostile;
+mod inheriting;
 mod joining;
 mod leases;
 mod malicious;
@@ -70,6 +71,11 @@ on_both! {
         what_nobody_may_take_says_why_and_ends,
         a_stage_that_is_not_allowed_any_more_is_not_dispatched,
         a_drained_worker_is_told,
+    ],
+    inheriting: [
+        a_stage_works_on_what_those_before_it_made,
+        stages_that_changed_nothing_hand_on_what_they_were_given,
+        what_cannot_be_put_together_ends_the_stage,
     ],
     results: [
         a_result_that_is_not_what_was_asked_is_rejected,

@@ -12,7 +12,7 @@ use pond_seal::key::SigningKey;
 use super::world::{World, at, document};
 
 /// Everything that the log says, as somebody who checks it does: all lines, and the checkpoint they must lead to.
-async fn checked(store: &Store, key: &SigningKey) -> Result<Checkpoint, String> {
+pub(crate) async fn checked(store: &Store, key: &SigningKey) -> Result<Checkpoint, String> {
     let note = store.checkpoint().await.unwrap().ok_or("no checkpoint")?;
     let checkpoint = Checkpoint::verify(&note, &key.public()).map_err(|fault| fault.code().to_owned())?;
     let mut growing = Growing::default();

@@ -3,6 +3,8 @@
 #[path = "raw.rs"]
 mod raw;
 
+pub(crate) use raw::raw;
+
 use std::time::Duration;
 
 use pond_control::store::{
@@ -174,7 +176,7 @@ impl World {
 
     /// A statement of somebody who has the database, and not pond.
     pub(crate) async fn raw(&self, sql: &'static str) {
-        raw::raw(&self.address, sql).await;
+        raw(&self.address, sql).await;
     }
 
     /// `name state reason` of each stage, and the run's state.

@@ -66,11 +66,19 @@ impl DispatchArgs {
     }
 }
 
-/// Jobs a second, in every turn.
+/// Jobs a second, in every turn, and what a job costs.
 #[derive(Debug, Clone, PartialEq)]
 struct Rate {
     name: String,
-    per_second: Vec<f64>,
+    turns: Vec<Turn>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Turn {
+    per_second: f64,
+    /// Microseconds of a processor for each job: of its own processes, and of Postgres.
+    own: f64,
+    database: f64,
 }
 
 pub(super) fn run(root: &Path, args: &DispatchArgs) -> Result<()> {
@@ -122,29 +130,34 @@ fn rates(stand: &Stand, args: &DispatchArgs) -> Result<Vec<Rate>> {
     let words = [&stand.path("dispatch"), "rates", &jobs, &workers, &rounds, &peers, &modules];
     let mut rates: Vec<Rate> = Vec::new();
     for line in stand.capture(&words)?.lines() {
-        let (name, per_second) = turn(line).with_context(|| format!("not a turn: {line}"))?;
+        let (name, turn) = Turn::parse(line).with_context(|| format!("not a turn: {line}"))?;
         match rates.iter_mut().find(|rate| rate.name == name) {
-            Some(rate) => rate.per_second.push(per_second),
-            None => rates.push(Rate { name: name.to_owned(), per_second: vec![per_second] }),
+            Some(rate) => rate.turns.push(turn),
+            None => rates.push(Rate { name: name.to_owned(), turns: vec![turn] }),
         }
     }
     Ok(rates)
 }
 
-/// Who, and how many jobs a second: `postgres 2000 1000000000`.
-fn turn(line: &str) -> Option<(&str, f64)> {
-    let (name, figures) = line.split_once(' ')?;
-    let (jobs, nanoseconds) = figures.split_once(' ')?;
-    let took = Duration::from_nanos(nanoseconds.parse().ok()?);
-    Some((name, f64::from(jobs.parse::<u32>().ok()?) / took.as_secs_f64()))
+impl Turn {
+    /// Who, how many jobs, and nanoseconds: of all, of its own processes, of Postgres. `postgres 2000 1000000000 500000000 0`.
+    fn parse(line: &str) -> Option<(&str, Self)> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [name, jobs, took, own, database] = words.as_slice() else { return None };
+        let jobs = f64::from(jobs.parse::<u32>().ok()?);
+        let seconds = |word: &str| Some(Duration::from_nanos(word.parse().ok()?).as_secs_f64());
+        let each = |word: &str| Some(seconds(word)? * 1e6 / jobs);
+        Some((name, Self { per_second: jobs / seconds(took)?, own: each(own)?, database: each(database)? }))
+    }
 }
 
 impl Rate {
-    /// That of the turn in the middle.
-    fn median(&self) -> f64 {
-        let mut sorted = self.per_second.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+    /// The turn in the middle.
+    fn median(&self) -> Turn {
+        let mut sorted = self.turns.clone();
+        sorted.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+        let none = Turn { per_second: 0.0, own: 0.0, database: 0.0 };
+        sorted.get(sorted.len() / 2).copied().unwrap_or(none)
     }
 }
 
@@ -153,10 +166,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_a_name_and_a_rate() {
-        assert_eq!(turn("pg-boss 2000 500000000"), Some(("pg-boss", 4000.0)));
-        assert_eq!(turn("pg-boss 2000"), None);
-        let rate = Rate { name: String::new(), per_second: vec![3.0, 1.0, 2.0] };
-        assert_eq!(rate.median(), 2.0);
+    fn a_turn_is_a_name_a_rate_and_what_it_cost() {
+        let turn = Turn { per_second: 4000.0, own: 250.0, database: 500.0 };
+        assert_eq!(Turn::parse("pg-boss 2000 500000000 500000000 1000000000"), Some(("pg-boss", turn)));
+        assert_eq!(Turn::parse("pg-boss 2000 500000000"), None);
+        let turns = [3.0, 1.0, 2.0].map(|per_second| Turn { per_second, own: 0.0, database: 0.0 }).to_vec();
+        assert_eq!(Rate { name: String::new(), turns }.median().per_second, 2.0);
     }
 }

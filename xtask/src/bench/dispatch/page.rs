@@ -3,8 +3,8 @@
 use super::super::race::Row;
 use super::super::report::{Facts, Goal, cells, goals};
 use super::super::stats::milliseconds;
-use super::Rate;
 use super::roles::{Drained, Held};
+use super::{Rate, Turn};
 
 pub(super) const FIRST: &str = "pond up, submit to first output";
 
@@ -43,12 +43,14 @@ fn first(row: &Row) -> String {
 }
 
 fn rates(rates: &[Rate]) -> String {
-    let of = |name: &str| rates.iter().find(|rate| rate.name == name).map(Rate::median);
+    let of = |name: &str| rates.iter().find(|rate| rate.name == name).map(|rate| rate.median().per_second);
     let ours = of("postgres");
     let line = |rate: &Rate| {
-        let turns: Vec<String> = rate.per_second.iter().map(|turn| format!("{turn:.0}")).collect();
-        let ratio = ours.map_or("–".to_owned(), |ours| format!("{:.2}", ours / rate.median()));
-        format!("| {} | {:.0} | {} | {ratio} |\n", shown(&rate.name), rate.median(), turns.join(", "))
+        let turns: Vec<String> = rate.turns.iter().map(|turn| format!("{:.0}", turn.per_second)).collect();
+        let Turn { per_second, own, database } = rate.median();
+        let ratio = ours.map_or("–".to_owned(), |ours| format!("{:.2}", ours / per_second));
+        let (name, turns) = (shown(&rate.name), turns.join(", "));
+        format!("| {name} | {per_second:.0} | {turns} | {own:.0} | {database:.0} | {ratio} |\n")
     };
     let goal = |name: &str, least: f64| {
         let rate = of(name)?;
@@ -61,7 +63,9 @@ fn rates(rates: &[Rate]) -> String {
          doors, without a sandbox: a signed poll that waits at the orchestrator, the signed offer checked, the word that it begins, the \
          packed result as a chained piece, a signed statement, the result judged and the run ended, with audit entries and events. \
          The others: fetched and completed, on the same Postgres with its commits on disk. Everybody has one job at a time per worker and \
-         8 connections.\n\n| | median | turns | pond on Postgres ÷ this |\n|---|--:|--:|--:|\n{}\n{}",
+         8 connections. Microseconds of a processor for each job, in the turn in the middle: of its own processes (of pond: the workers, who \
+         sign five times and verify once, the orchestrator and the control plane; of a peer: from its start on), and of Postgres.\n\n\
+         | | median | turns | own µs | Postgres µs | pond on Postgres ÷ this |\n|---|--:|--:|--:|--:|--:|\n{}\n{}",
         rates.iter().map(line).collect::<String>(),
         goals(&goals_of)
     )
@@ -111,7 +115,7 @@ mod tests {
     use super::*;
 
     fn rate(name: &str, per_second: f64) -> Rate {
-        Rate { name: name.to_owned(), per_second: vec![per_second] }
+        Rate { name: name.to_owned(), turns: vec![Turn { per_second, own: 400.0, database: 300.0 }] }
     }
 
     #[test]
@@ -127,7 +131,7 @@ mod tests {
         let text = page.markdown();
         for line in [
             "| p50 in ms | 12.000 | 15.000 | reached |\n",
-            "| pg-boss | 1500 | 1500 | 2.00 |\n",
+            "| pg-boss | 1500 | 1500 | 400 | 300 | 2.00 |\n",
             "| 1000 jobs a second ÷ pond, SQLite | 2.000 | 1.000 | not reached |\n",
             "| 2500 jobs a second ÷ pond, Postgres | 0.833 | 1.000 | reached |\n",
             "all were over after 20.0 s: 50 a second.\n",

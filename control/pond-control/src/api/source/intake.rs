@@ -16,14 +16,14 @@ use pond_wire::tree::{self, Decoder, Entry, Event, TreeCaps};
 /// What a source may have: the entries are listed in memory, the bytes lie on disk.
 const CAPS: TreeCaps = TreeCaps::SOURCE;
 /// The whole stream: content, and a header of at most this for each entry.
-pub(super) const MOST_STREAM: u64 = CAPS.bytes + CAPS.entries * 1024;
+pub(crate) const MOST_STREAM: u64 = CAPS.bytes + CAPS.entries * 1024;
 /// Bytes of all paths together: they are held until the tree is whole.
 const MOST_NAMES: usize = 32 << 20;
 /// How the names of files begin that are not finished.
-pub(super) const UNFINISHED: &str = "incoming-";
+pub(crate) const UNFINISHED: &str = "incoming-";
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum IntakeFault {
+pub(crate) enum IntakeFault {
     #[error("writing the bundle")]
     File(#[from] io::Error),
     #[error("naming the bundle")]
@@ -44,7 +44,7 @@ pub(super) enum IntakeFault {
     Cut,
 }
 
-pub(super) struct Intake {
+pub(crate) struct Intake {
     decoder: Decoder,
     listing: Listing,
     /// The directory that is open, as its names' parts.
@@ -69,13 +69,13 @@ struct Reading {
 }
 
 /// A source that is whole, encrypted and on disk; removed again unless it is kept.
-pub(super) struct Packed {
-    pub(super) input: Digest,
-    pub(super) ciphertext: Digest,
-    pub(super) size: u64,
-    pub(super) bytes: u64,
-    pub(super) entries: u64,
-    pub(super) key: Secret,
+pub(crate) struct Packed {
+    pub(crate) input: Digest,
+    pub(crate) ciphertext: Digest,
+    pub(crate) size: u64,
+    pub(crate) bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) key: Secret,
     name: String,
     file: Unfinished,
 }
@@ -84,7 +84,7 @@ pub(super) struct Packed {
 struct Unfinished(Option<PathBuf>);
 
 impl Intake {
-    pub(super) fn begin(files: &Path) -> Result<Self, IntakeFault> {
+    pub(crate) fn begin(files: &Path) -> Result<Self, IntakeFault> {
         let name: String = fresh::bytes::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = files.join(format!("{UNFINISHED}{name}"));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -108,7 +108,7 @@ impl Intake {
         })
     }
 
-    pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), IntakeFault> {
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), IntakeFault> {
         self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
         if self.bytes > MOST_STREAM {
             return Err(IntakeFault::TooLarge(MOST_STREAM));
@@ -173,7 +173,7 @@ impl Intake {
     }
 
     /// The tree is whole: it gets its name, and is on disk before anybody hears of it.
-    pub(super) fn finish(mut self) -> Result<Packed, IntakeFault> {
+    pub(crate) fn finish(mut self) -> Result<Packed, IntakeFault> {
         if !self.decoder.is_over() {
             return Err(IntakeFault::Cut);
         }
@@ -197,11 +197,11 @@ impl Intake {
 
 impl Packed {
     /// Where the ciphertext lies, below the files of the control plane.
-    pub(super) fn place(&self) -> &str {
+    pub(crate) fn place(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.file.0 = None;
     }
 }
