@@ -20,16 +20,8 @@ use crate::passage::Passage;
 /// Within this time one of the two sides speaks.
 const FIRST_WORD: Duration = Duration::from_secs(10);
 
-/// Serves one connection to the end.
-pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    let opened = Box::pin(open(gateway, stream)).await;
-    if let Some((client, passage)) = opened {
-        passage.carry(client.stream, client.early).await;
-    }
-}
-
 /// A connection to whom the client meant; `None` when there is none, and everything about that is said.
-async fn open(gateway: Arc<Gateway>, stream: TcpStream) -> Option<(Client, Passage)> {
+pub(crate) async fn open(gateway: Arc<Gateway>, stream: TcpStream) -> Option<(Client, Passage)> {
     let destination = dialled(&gateway, &stream)?;
     let mut client = Client::new(stream);
     let opening = Passage::open(&gateway, Door::Any, &destination);

@@ -12,16 +12,8 @@ use crate::client::{Client, NoHello};
 use crate::gateway::Gateway;
 use crate::passage::Passage;
 
-/// Serves one connection to the end.
-pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    let opened = Box::pin(open(gateway, stream)).await;
-    if let Some((client, passage)) = opened {
-        passage.carry(client.stream, client.early).await;
-    }
-}
-
 /// A tunnel to the host the client's hello names; `None` when there is none, and everything about that is said.
-async fn open(gateway: Arc<Gateway>, stream: TcpStream) -> Option<(Client, Passage)> {
+pub(crate) async fn open(gateway: Arc<Gateway>, stream: TcpStream) -> Option<(Client, Passage)> {
     let port = stream.local_addr().ok().and_then(|address| Port::new(address.port()))?;
     let mut client = Client::new(stream);
     let host = match client.hello().await {

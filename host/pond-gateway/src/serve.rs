@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{TcpListener as StdTcpListener, UdpSocket as StdUdpSocket};
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::aliases::Aliases;
 use crate::broker::BrokerFault;
+use crate::client::Client;
 use crate::control::{Control, ControlFault, QUEUE};
 use crate::dial::OwnAddresses;
 use crate::gateway::Gateway;
@@ -23,7 +25,7 @@ use crate::git::{self, LentFault};
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::outbox::Outbox;
-use crate::passage::tune;
+use crate::passage::{Passage, tune};
 use crate::relay::Pool;
 use crate::start::Start;
 use crate::tunnels::Tunnels;
@@ -87,13 +89,19 @@ fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> 
     let gateway = Arc::clone(gateway);
     match door {
         Door::Proxy => {
-            tokio::spawn(accept(gateway, seats, tcp(listener)?, proxy::serve));
+            tokio::spawn(accept(gateway, seats, tcp(listener)?, |gateway, stream| {
+                carried(Box::pin(proxy::open(gateway, stream)))
+            }));
         }
         Door::Tls => {
-            tokio::spawn(accept(gateway, seats, tcp(listener)?, front::serve));
+            tokio::spawn(accept(gateway, seats, tcp(listener)?, |gateway, stream| {
+                carried(Box::pin(front::open(gateway, stream)))
+            }));
         }
         Door::Any => {
-            tokio::spawn(accept(gateway, seats, tcp(listener)?, anywhere::serve));
+            tokio::spawn(accept(gateway, seats, tcp(listener)?, |gateway, stream| {
+                carried(Box::pin(anywhere::open(gateway, stream)))
+            }));
         }
         Door::DnsTcp => {
             tokio::spawn(accept(gateway, seats, tcp(listener)?, responder::serve_tcp));
@@ -125,7 +133,7 @@ async fn accept<F>(
     gateway: Arc<Gateway>,
     seats: usize,
     listener: TcpListener,
-    serve: fn(Arc<Gateway>, TcpStream) -> F,
+    serve: impl Fn(Arc<Gateway>, TcpStream) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -143,5 +151,37 @@ async fn accept<F>(
             // EMFILE and ENFILE pass; a connection that was reset in the queue is no news at all.
             Err(_) => tokio::time::sleep(BACK_OFF).await,
         }
+    }
+}
+
+/// Carries a tunnel once it is open. All that only its beginning needs is gone by then: most tunnels are idle.
+async fn carried<F>(opening: Pin<Box<F>>)
+where
+    F: Future<Output = Option<(Client, Passage)>>,
+{
+    if let Some((client, passage)) = opening.await {
+        passage.carry(client.stream, client.early).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a tunnel holds while it is idle.
+    use super::*;
+
+    fn carried_size<F>(_open: fn(Arc<Gateway>, TcpStream) -> F) -> usize
+    where
+        F: Future<Output = Option<(Client, Passage)>>,
+    {
+        fn of<A, R>(_made: fn(A) -> R) -> usize {
+            std::mem::size_of::<R>()
+        }
+        of(carried::<F>)
+    }
+
+    #[test]
+    fn an_idle_tunnel_holds_less_than_a_page() {
+        let sizes = [carried_size(proxy::open), carried_size(front::open), carried_size(anywhere::open)];
+        assert!(sizes.iter().all(|size| *size < 4096), "{sizes:?}");
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Up {
 
 /// What made it.
 enum Maker {
-    Native(Native),
+    Native(Box<Native>),
     Container(Arc<Container>),
 }
 
@@ -93,7 +93,7 @@ impl Ground<'_> {
 
     fn maker(&self, launcher: Begun) -> anyhow::Result<Maker> {
         match request::backend(&self.spec.policy) {
-            Backend::Native => Ok(Maker::Native(Native::with(self.state.clone(), launcher?)?)),
+            Backend::Native => Ok(Maker::Native(Box::new(Native::with(self.state.clone(), launcher?)?))),
             backend @ (Backend::Docker | Backend::Gvisor) => {
                 let (own, engine) = (Path::new(OWN_EXECUTABLE), settings::engine());
                 let container = Container::open(self.state.clone(), own, backend, &engine)?;

@@ -92,7 +92,8 @@ fn what_was_written_before_a_stop_can_be_changed_after_it() {
         assert_eq!(boxes.sandbox(&["stop", "again"]).code, 0);
         let taken = other.then(|| taken(&before));
         assert_eq!(boxes.sandbox(&["resume", "again"]).code, 0);
-        let changed = boxes.shell("again", "echo more >> a/b/file && echo more >> ~/own && stat -c %U a/b/file ~/own");
+        let changed =
+            boxes.shell("again", "echo more >> a/b/file && echo more >> ~/own && stat -c %U a/b/file ~/own");
         assert_eq!((changed.code, changed.stdout.as_str()), (0, "pond\npond\n"), "{changed:?}");
         assert_eq!(range() == before, !other);
         drop(taken);

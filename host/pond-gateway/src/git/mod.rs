@@ -11,6 +11,7 @@ mod lent;
 mod route;
 mod upload;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use pond_policy::egress::{Denial, DenialCode, Destination, Host, Port};
@@ -58,7 +59,8 @@ async fn forward(gateway: &Arc<Gateway>, client: &mut Client, head: &RequestHead
         }
     };
     let spoken = Exchange { lent, asked: &asked, head }.speak(client, passage.far_side());
-    match passage.while_covered(spoken).await {
+    let ended = passage.while_covered(pin!(spoken)).await;
+    match ended {
         Err(revoked) => passage.cut(revoked).await,
         Ok(Ended::Passed(close)) => passage.settle(close).await,
         Ok(Ended::Refused(denial, close)) => {

@@ -48,7 +48,8 @@ pub(crate) fn take_range() -> Result<IdRange, IdsFault> {
 
 /// Takes the range of whoever has this name, or the next free one: what lasts is spared a move from one range to another.
 pub(crate) fn take_range_of(name: &OsStr) -> Result<IdRange, IdsFault> {
-    let hint = name.as_bytes().iter().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+    let hint =
+        name.as_bytes().iter().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
     take(Path::new(DIRECTORY), hint)
 }
 

@@ -8,6 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use pond_wire::jail::{BindKind, Console, HOME, RootEntry};
+use rustix::fs::{Mode, OFlags};
+
+use super::mount::kernel_name;
 
 /// Directories of programs and libraries. On most hosts all but the first are links into it.
 const TOOLCHAIN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -104,7 +107,13 @@ pub(super) fn sources(places: &[Place]) -> io::Result<Vec<PathBuf>> {
         PlaceKind::Directory(..) | PlaceKind::File(..) => Some(place.path.as_str()),
         PlaceKind::Text(_) | PlaceKind::Link(_) => None,
     });
-    shown.chain(DEVICES).map(std::fs::canonicalize).collect()
+    shown.chain(DEVICES).map(source).collect()
+}
+
+/// By the kernel's word, as its mount table has it.
+fn source(path: &str) -> io::Result<PathBuf> {
+    let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    kernel_name(&opened)
 }
 
 /// The root's entries, parents before children.
