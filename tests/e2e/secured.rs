@@ -20,7 +20,7 @@ stages:
     needs: [edit]
     executor:
       kind: swarm
-      command: [sh, -c, echo tested]
+      command: [sh, -c, cat made.txt; echo tested >> made.txt; rm README.md]
       sandbox: { profile: untrusted-code-write, backend: native }
 ";
 
@@ -96,7 +96,11 @@ fn a_run_goes_through_four_processes_over_tls() {
     serving.world.write("README.md", "read over TLS\n");
     serving.world.write("run.yaml", DOCUMENT);
     let done = trusting(&["submit", "run.yaml", "--follow"]);
-    assert_eq!((done.code, done.stdout.as_str()), (0, "edit | read over TLS\ntest | tested\n"), "{done:?}");
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (0, "edit | read over TLS\ntest | made here\n"),
+        "{done:?}"
+    );
     let run = done.stderr.lines().find_map(|line| line.strip_prefix("pond: run ")).unwrap().to_owned();
     let fetched = trusting(&["fetch", &run, "edit", "--out", "out"]);
     assert_eq!(
@@ -104,4 +108,9 @@ fn a_run_goes_through_four_processes_over_tls() {
         (0, "made here\n"),
         "{fetched:?}"
     );
+    // What the second changed is told against what the first made, and its signature holds.
+    let fetched = trusting(&["fetch", &run, "test", "--out", "tested"]);
+    assert_eq!(fetched.code, 0, "{fetched:?}");
+    let patch = serving.world.read("tested/changes.patch");
+    assert!(patch.contains(" made here\n+tested\n") && patch.contains("deleted file mode"), "{patch}");
 }

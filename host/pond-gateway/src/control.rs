@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pond_policy::model::Microcents;
 use pond_wire::gateway::{Command, Event, MAX_EVENT_BYTES, MAX_ORDER_BYTES};
@@ -22,9 +22,11 @@ use crate::stance::Stance;
 
 /// Events that wait for the host before those who make them do.
 pub(crate) const QUEUE: usize = 256;
-/// How long the beginning or the end of a tunnel may wait for something to travel with: each packet wakes the host, and tunnels
-/// wait for the processor it takes.
+/// How long the end of a tunnel may wait for something to travel with: each packet wakes the host, and tunnels wait for the
+/// processor it takes.
 const COMPANY: Duration = Duration::from_millis(5);
+/// How long after a packet the beginning of a tunnel may wait. A host that is killed has not read what waits.
+const BREATH: Duration = Duration::from_millis(1);
 /// How often refusals that were only counted are told.
 const FLOOD_EVERY: Duration = Duration::from_secs(10);
 /// How long tunnels and model calls may take to record their end when the job is over.
@@ -125,10 +127,11 @@ impl Control {
     ) -> Result<(), ControlFault> {
         loop {
             self.send_all(known).await?;
+            let sent = Instant::now();
             if events.recv_many(known, QUEUE).await == 0 {
                 return Ok(());
             }
-            drop(tokio::time::timeout(COMPANY, hurry(events, known)).await);
+            gather(events, known, sent).await;
         }
     }
 
@@ -188,11 +191,22 @@ impl Control {
     }
 }
 
-/// Takes more until there is something that does not wait, or enough.
-async fn hurry(events: &mut mpsc::Receiver<Told>, known: &mut Vec<Told>) {
-    while known.len() < QUEUE && known.iter().all(|told| told.urgency == Urgency::InCompany) {
-        if events.recv_many(known, QUEUE).await == 0 {
+/// Takes more until something waits no longer, or there is enough. `sent` is when the last packet was.
+async fn gather(events: &mut mpsc::Receiver<Told>, known: &mut Vec<Told>, sent: Instant) {
+    let begun = Instant::now();
+    let until = |told: &Told| match told.urgency {
+        Urgency::AtOnce => begun,
+        Urgency::Soon => sent + BREATH,
+        Urgency::InCompany => begun + COMPANY,
+    };
+    while known.len() < QUEUE {
+        let left = known.iter().map(until).min().unwrap_or(begun).saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return;
+        }
+        match tokio::time::timeout(left, events.recv_many(known, QUEUE)).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return,
         }
     }
 }

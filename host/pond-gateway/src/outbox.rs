@@ -35,6 +35,8 @@ pub(crate) struct Told {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
     AtOnce,
+    /// At once after a pause; one of many together.
+    Soon,
     /// It may wait for others to travel with.
     InCompany,
 }
@@ -104,8 +106,8 @@ impl Journal {
         let line = line(event).map_err(|_| Gone)?;
         let slot = self.write(&line).ok_or(Gone)?;
         let urgency = match event {
-            // The journal has it: nobody's safety waits for the host to have read it.
-            Event::Opened(_) | Event::Closed(_) => Urgency::InCompany,
+            Event::Closed(_) => Urgency::InCompany,
+            Event::Opened(_) => Urgency::Soon,
             Event::Serving
             | Event::Failed { .. }
             | Event::Refused(_)

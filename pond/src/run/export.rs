@@ -23,6 +23,7 @@ use crate::output;
 use crate::proof::{CHANGES, EGRESS, MANIFEST, PATCH, POLICY, STATEMENT};
 
 const ARTIFACTS: &str = "artifacts";
+const OBJECTS: &str = "objects";
 /// What came of a job, besides its artifacts.
 const RESULT: [&str; 6] = [CHANGES, PATCH, MANIFEST, POLICY, EGRESS, "edit_result.json"];
 /// What is said about it, and what it said.
@@ -137,6 +138,20 @@ pub(super) fn artifacts(
     Ok(ArtifactSummary::of(copied, place.join(ARTIFACTS)))
 }
 
+/// The contents of changed files, under their digests: a stage that needs this one works on them.
+fn contents(run: &Path, directory: &Path) -> anyhow::Result<()> {
+    let entries = match std::fs::read_dir(run.join(OBJECTS)) {
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    DirBuilder::new().mode(0o700).create(directory.join(OBJECTS))?;
+    for entry in entries {
+        let entry = entry?;
+        std::fs::hard_link(entry.path(), directory.join(OBJECTS).join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
 /// What came of a job, as the one stream a control plane takes.
 pub(super) fn result_tree(run: &Path) -> anyhow::Result<()> {
     let directory = run.join("result");
@@ -147,6 +162,7 @@ pub(super) fn result_tree(run: &Path) -> anyhow::Result<()> {
             linked => linked.with_context(|| format!("putting {name} into the result"))?,
         }
     }
+    contents(run, &directory)?;
     if run.join(ARTIFACTS).exists() {
         std::fs::rename(run.join(ARTIFACTS), directory.join(ARTIFACTS))?;
     }
