@@ -3,7 +3,7 @@
 //! HOSTILE on both sides: the source is what a user sent, the changes are what workers signed. Nothing is opened or followed; a
 //! content that is not what was signed ends it, and so does anything below what is no directory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -51,6 +51,10 @@ impl Spool {
     /// The next content begins.
     pub(super) fn begin(&mut self, name: Digest, size: u64) {
         self.at.insert(name, (self.end, size));
+    }
+
+    pub(super) fn has_all(&self, names: &HashSet<Digest>) -> bool {
+        names.iter().all(|name| self.at.contains_key(name))
     }
 
     pub(super) fn add(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -126,6 +126,13 @@ async fn put_together(
         let wanted: HashSet<Digest> = wanted.iter().filter_map(of_this).collect();
         if !wanted.is_empty() {
             contents(plane, &stage.lease, &wanted, &mut spool).await?;
+            if !spool.has_all(&wanted) {
+                let sentence = format!(
+                    "what {} changed is more than a result hands on: 128 MiB in 50,000 files",
+                    stage.name
+                );
+                return Err(unusable(sentence));
+            }
         }
     }
     let source = match &held.source {
