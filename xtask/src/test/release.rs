@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::Shop;
 
@@ -19,9 +19,11 @@ impl Release {
         remove(&apt)?;
         fs::create_dir_all(apt.join("lists/partial"))?;
         fs::create_dir_all(apt.join("cache/archives/partial"))?;
-        let source =
-            "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
-        fs::write(apt.join("sources.list"), format!("{source} {suite} main\n"))?;
+        let targets = shop.command(&["apt-get", "indextargets", "--format", TARGET]).capture()?;
+        let mirror = mirror(&targets)
+            .context("apt knows no mirror of Debian; run `apt-get update`, or add one to its sources")?;
+        let keys = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg";
+        fs::write(apt.join("sources.list"), format!("deb [{keys}] {mirror} {suite} main\n"))?;
         let own = |setting: &str, name: &str| format!("--option=Dir::{setting}={}", apt.join(name).display());
         let options = vec![
             own("Etc::sourcelist", "sources.list"),
@@ -55,6 +57,14 @@ impl Release {
     }
 }
 
+/// What apt says of each of its package lists; the mirror comes last, for it may hold anything but a blank.
+const TARGET: &str = "$(ORIGIN) $(LABEL) $(REPO_URI)";
+
+/// The mirror this machine has its own Debian from: every release is there.
+fn mirror(targets: &str) -> Option<&str> {
+    targets.lines().find_map(|line| line.strip_prefix("Debian Debian "))
+}
+
 /// Makes a folder under another name and renames it, so that one that is there is whole.
 pub(super) fn whole(place: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if place.exists() {
@@ -71,5 +81,19 @@ pub(super) fn remove(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
         Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => Err(fault.into()),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_the_one_of_debian_itself() {
+        let security = "Debian Debian-Security http://mirror.example/debian-security/\n";
+        let others = "Node Node http://node.example/\n";
+        let own = "Debian Debian http://mirror.example/debian/\n";
+        assert_eq!(mirror(&[others, security, own].concat()), Some("http://mirror.example/debian/"));
+        assert_eq!(mirror(&[others, security].concat()), None);
     }
 }
