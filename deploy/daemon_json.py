@@ -5,6 +5,8 @@
     daemon_json.py put FILE NAME ENTRY      puts the entry there; prints the backup's name, or nothing without an old file
     daemon_json.py restore FILE [BACKUP]    undoes a put
     daemon_json.py registered SOCKET NAME ENTRY   whether the engine has the runtime so: prints no, yes or different
+    daemon_json.py give SOCKET PROGRAM      gives the engine an image of that one program, as /program; prints its id
+    daemon_json.py take SOCKET IMAGE        takes it back
 
 A file that is not understood whole is never written: a duplicate key would lose one of its values, so it is refused too.
 The new file is complete before it gets the old one's name, and has its owner and mode.
@@ -12,12 +14,14 @@ The new file is complete before it gets the old one's name, and has its owner an
 
 import fcntl
 import http.client
+import io
 import json
 import math
 import os
 import shutil
 import socket
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -141,25 +145,48 @@ class Engine(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def registered(path, name, entry):
-    """Whether the engine has the runtime as the entry says."""
+def ask(path, method, target, body=None):
+    """The last line of an engine's answer: one that takes its time says several."""
     engine = Engine(path)
     try:
-        engine.request("GET", "/info")
-        info = json.load(engine.getresponse())
-    except (OSError, http.client.HTTPException, ValueError) as fault:
+        engine.request(method, target, body, {"Content-Type": "application/x-tar"} if body else {})
+        answer = engine.getresponse()
+        said = json.loads(answer.read().decode().splitlines()[-1])
+    except (OSError, http.client.HTTPException, ValueError, IndexError) as fault:
         raise Refused(f"no container engine answers at {path}: {fault}") from fault
-    there = info.get("Runtimes", {}).get(name)
+    if answer.status >= 300:
+        raise Refused(said.get("message", answer.reason))
+    return said
+
+
+def registered(path, name, entry):
+    """Whether the engine has the runtime as the entry says."""
+    there = ask(path, "GET", "/info").get("Runtimes", {}).get(name)
     return "no" if there is None else "yes" if all(there.get(key) == entry[key] for key in entry) else "different"
 
 
+def give(path, program):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", dereference=True) as tar:
+        tar.add(os.path.realpath(program), "program")
+    return ask(path, "POST", "/images/create?fromSrc=-", archive.getvalue())["status"]
+
+
+def take(path, image):
+    ask(path, "DELETE", f"/images/{image}")
+    return ""
+
+
 ACTS = {"look": look, "put": put, "registered": registered}
+IMAGES = {"give": give, "take": take}
 
 
 def main(words):
     try:
         if words[0] == "restore":
             restore(*words[1:])
+        elif words[0] in IMAGES:
+            print(IMAGES[words[0]](*words[1:]))
         else:
             path, name, entry = words[1:]
             print(ACTS[words[0]](path, name, json.loads(entry)))

@@ -156,7 +156,7 @@ set_up() {
     file=$(configuration "$monitor") || continue
     write_shim "$monitor" "$file"
     register "kata-$monitor" "$(entry "$monitor")"
-    if verify_with_pond firecracker SWARM_KATA_RUNTIME "kata-$monitor" untrusted-code-read untrusted-code-write; then
+    if verify_with_image firecracker SWARM_KATA_RUNTIME "kata-$monitor"; then
       proven+=("kata-$monitor")
       written=false
     else

@@ -201,6 +201,9 @@ wait_for_runtime() { # NAME ENTRY
   return 1
 }
 
+# What each of the jobs is: flags, and its command.
+trial=(-- true)
+
 # A job of each profile, on an empty directory with a state of their own: pond proves the kernel in each.
 verify_with_pond() { # BACKEND VARIABLE NAME PROFILE…
   local place profile said status=0
@@ -208,7 +211,7 @@ verify_with_pond() { # BACKEND VARIABLE NAME PROFILE…
   mkdir "$place/checkout"
   for profile in "${@:4}"; do
     if said=$(env "$2=$3" DOCKER_HOST="unix://$socket" POND_STATE_DIR="$place/state" timeout --kill-after=10 120 \
-      "$pond" run --quiet --backend "$1" --profile "$profile" --checkout "$place/checkout" -- true 2>&1 </dev/null); then
+      "$pond" run --quiet --backend "$1" --profile "$profile" --checkout "$place/checkout" "${trial[@]}" 2>&1 </dev/null); then
       row ok "$profile" "a job ran on $1"
     else
       row MISSING "$profile" "${said:-pond gave no answer within two minutes}"
@@ -217,6 +220,17 @@ verify_with_pond() { # BACKEND VARIABLE NAME PROFILE…
     fi
   done
   rm --recursive --one-file-system -- "$place"
+  return "$status"
+}
+
+# The same where the job sees no toolchain of this host's and no gateway reaches it. Pond is one file that needs nothing else, so an image
+# of it alone is enough to prove the kernel.
+verify_with_image() { # BACKEND VARIABLE NAME
+  local image status=0
+  image=$(engine give "$socket" "$(command -v -- "$pond")") || return 1
+  trial=(--image "$image" -- /program --version)
+  verify_with_pond "$1" "$2" "$3" untrusted-code-read || status=1
+  engine take "$socket" "$image" >/dev/null || status=1
   return "$status"
 }
 

@@ -279,3 +279,6 @@ fn usage(error: &clap::Error) -> ExitCode {
     let printed = error.print();
     if printed.is_ok() && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
+
+#[cfg(test)]
+mod documented;

@@ -387,6 +387,14 @@ fn is_in_the_log(serving: &Serving, run: &str) {
         refused.code == 125 && refused.stdout.contains("FAILS    the audit log has this result"),
         "{refused:?}"
     );
+    // A good proof, of what another stage made.
+    let beside = serving.run(&["fetch", run, "fail", "--out", "beside"]);
+    assert_eq!(beside.code, 0, "{beside:?}");
+    let beside = serving.world.project().join("beside");
+    std::fs::write(&proof, std::fs::read(beside.join("audit.tlog-proof")).unwrap()).unwrap();
+    let refused = verify(log_key);
+    assert!(refused.code == 125 && refused.stdout.contains("[entry_mismatch]"), "{refused:?}");
+    std::fs::remove_dir_all(beside).unwrap();
     std::fs::write(&proof, text).unwrap();
     std::fs::remove_file(serving.world.project().join("log.jsonl")).unwrap();
 }

@@ -3,6 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use pond_seal::Digest;
+use pond_seal::envelope::seal;
+use pond_seal::key::SigningKey;
 use serde_json::{Value, json};
 
 use crate::done::Done;
@@ -235,6 +238,45 @@ fn what_was_handed_over_is_what_the_job_left() {
         }
     }
     assert_eq!(failures(&verify(&world, &[place]).1), Vec::<&str>::new());
+}
+
+/// Files that do not fit together, signed with the very key.
+#[test]
+fn a_signer_who_contradicts_himself_is_found_out() {
+    let world = World::new();
+    let out = world.project().parent().unwrap().join("out");
+    let place = out.to_str().unwrap();
+    world.summary(&["--artifact", "made", "--out", place], &["sh", "-c", "echo app > made"]);
+    let key = std::fs::read_to_string(world.state().join("signing-key.pem")).unwrap();
+    let key = SigningKey::from_pem(&key).unwrap();
+    let said = statement(&out);
+    let sign = |said: &Value| {
+        let envelope = seal(&serde_json::to_vec(said).unwrap(), &key).unwrap();
+        std::fs::write(out.join("statement.dsse.json"), envelope).unwrap();
+        let (code, report) = verify(&world, &[place]);
+        let codes: Vec<String> = failures(&report).into_iter().map(str::to_owned).collect();
+        (code, codes)
+    };
+    assert_eq!(sign(&said), (0, vec![]));
+
+    // A record of changes that names another manifest, or is none.
+    let changes = std::fs::read_to_string(out.join("changes.json")).unwrap();
+    let subject = said["subject"][0]["digest"]["sha256"].as_str().unwrap();
+    for changed in [changes.replace(subject, &"0".repeat(64)), "[]".to_owned()] {
+        assert_ne!(changed, changes);
+        std::fs::write(out.join("changes.json"), &changed).unwrap();
+        let mut said = said.clone();
+        said["predicate"]["output"]["changes"] =
+            json!({"sha256": Digest::of(changed.as_bytes()), "bytes": changed.len()});
+        assert_eq!(sign(&said), (125, vec!["changes_malformed".to_owned()]), "{changed}");
+    }
+    std::fs::write(out.join("changes.json"), &changes).unwrap();
+
+    // A subject that is no manifest.
+    std::fs::write(out.join("manifest.json"), "{}").unwrap();
+    let mut said = said;
+    said["subject"][0]["digest"]["sha256"] = json!(Digest::of(b"{}"));
+    assert_eq!(sign(&said), (125, ["changes_malformed", "manifest_malformed"].map(str::to_owned).to_vec()));
 }
 
 #[test]

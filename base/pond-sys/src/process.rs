@@ -102,8 +102,20 @@ pub fn fork_plainly() -> io::Result<Option<Pid>> {
 
 /// Enters the network namespace of the process a descriptor names.
 pub fn enter_network_of(process: BorrowedFd<'_>) -> io::Result<()> {
+    enter(process, libc::CLONE_NEWNET)
+}
+
+/// Has the calling thread, and no other, enter the mount namespace of the process a descriptor names; `/` is that namespace's
+/// root then. There is no way back: the thread should end.
+pub fn enter_mounts_of(process: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: gives the thread a root and a working directory of its own, and changes no memory.
+    crate::check(unsafe { libc::unshare(libc::CLONE_FS) }.into())?;
+    enter(process, libc::CLONE_NEWNS)
+}
+
+fn enter(process: BorrowedFd<'_>, namespace: libc::c_int) -> io::Result<()> {
     // SAFETY: entering a namespace changes no memory and closes no descriptor.
-    crate::check(unsafe { libc::setns(process.as_raw_fd(), libc::CLONE_NEWNET) }.into()).map(|_| ())
+    crate::check(unsafe { libc::setns(process.as_raw_fd(), namespace) }.into()).map(|_| ())
 }
 
 fn namespace_flags(namespaces: Namespaces) -> u64 {

@@ -56,7 +56,6 @@ const NO_DEVICE_TRAVELS: &str =
     "a stream carries directories, files and links; the device of the repository is not there to be opened";
 
 pub(super) const DIFFERENCES: &[Difference] = &[
-    on(Backend::Docker, "K30", "mounts that honour it", Meets::Success, NO_NOSUID),
     on(
         Backend::Docker,
         "K34",

@@ -148,7 +148,7 @@ fn of_cause(cause: Cause) -> &'static str {
         Cause::NoWorker => {
             "join a worker that offers this (`pond worker token`, `pond worker join`), or ask for another backend or tier"
         }
-        Cause::WorkersBusy => "wait; more workers, or more `--slots` on one, would take it sooner",
+        Cause::WorkersBusy => "wait; more workers, or more `--jobs` on one, would take it sooner",
         Cause::Cancelled => "submit it again if that was a mistake",
         Cause::ExitCode => "look at what it said: `pond logs RUN STAGE`",
         Cause::Signal => "look at what it said: `pond logs RUN STAGE`; pond itself sent no signal",

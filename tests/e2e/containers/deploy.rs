@@ -197,3 +197,24 @@ fn a_host_without_kata_is_told_what_it_lacks() {
     assert_eq!((configuration(&daemon), registered(&daemon)), before);
     assert_eq!(crate::support::names(&world.project()).len(), 0);
 }
+
+/// The job that has the last word on a host with Kata: without a toolchain and without a gateway, on an image that does not stay. Here runc
+/// runs it, under its own name and under one that is not its own.
+#[test]
+fn the_job_on_a_machine_needs_nothing_but_pond() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let images = || daemon.api("GET", "/images/json?all=1", None).as_array().map_or(0, Vec::len);
+    let verify = |words: &str| {
+        let line = format!(
+            "set -euo pipefail; . {SCRIPTS}/worker.bash; pond={} socket={}; verify_with_image {words}",
+            env!("CARGO_BIN_EXE_pond"),
+            daemon.file("sock").display()
+        );
+        Done::of(world.command("bash").args(["-c", &line]).output().unwrap())
+    };
+    let done = verify("docker UNUSED runc");
+    assert!(done.code == 0 && is_row(&done, "untrusted-code-read", "ok"), "{done:?}");
+    let done = verify("firecracker SWARM_KATA_RUNTIME liar");
+    assert!(done.code == 1 && done.stdout.contains("isolation_mismatch"), "{done:?}");
+    assert_eq!((images(), daemon.containers()), (0, Vec::new()));
+}

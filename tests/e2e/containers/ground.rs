@@ -6,7 +6,7 @@ use crate::done::Done;
 use crate::support::{World, names};
 
 /// Gives the engine an image of a shell and `cat`, after `line` has run in its root.
-fn import(daemon: &Daemon, name: &str, line: &str) {
+pub(super) fn import(daemon: &Daemon, name: &str, line: &str) {
     let root = tempfile::tempdir().unwrap();
     let script = format!(
         r#"cd "$1" && mkdir etc && for p in /bin/sh /usr/bin/cat; do

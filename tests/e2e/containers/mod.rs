@@ -7,6 +7,7 @@ mod clash;
 mod companions;
 pub(crate) mod daemon;
 mod deploy;
+mod devices;
 mod doctor;
 mod ground;
 mod images;

@@ -30,6 +30,7 @@ use super::engine::{Ask, Body, Engine, EngineFault};
 use super::ground;
 use super::image::{self, Given, Volumes};
 use super::keep::{KeepFault, Kept};
+use super::mounts;
 use super::network;
 use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback};
@@ -408,7 +409,8 @@ impl Container {
         self.engine.done(Ask { what, method: Method::POST, path, body: Body::Nothing }).map(drop)
     }
 
-    /// The container's first process as this host sees it, held so that its number cannot come to mean another.
+    /// The container's first process as this host sees it, held so that its number cannot come to mean another; where it stands on the
+    /// network it should, on mounts that give it nothing.
     fn process(
         &self,
         container: &str,
@@ -429,6 +431,11 @@ impl Container {
         let is_closed = network::is_closed(pid).map_err(ContainerFault::Process)?;
         if !is_closed || beside.map_or(Ok(false), is_apart).map_err(ContainerFault::Process)? {
             return Err(RelayFault::from(Mismatch::Network).into());
+        }
+        match self.runtime.kernel {
+            Kernel::Host => mounts::harden(pid, process.as_fd())?,
+            // Whose devices are not this host's.
+            Kernel::Gvisor | Kernel::Machine => {}
         }
         Ok((pid, process, groups))
     }

@@ -27,6 +27,7 @@ pub use launch::{Begun, Job, KeptImage, LaunchFault, Native, NativeFault};
 pub use launcher::{Forked, Launcher, LauncherFault};
 pub(crate) use launcher::{Scenery, next_report};
 pub use mount::{Mount, MountFault};
+pub(crate) use mounts::unescaped;
 pub use plan::{Exhibit, PlanFault};
 pub(crate) use plan::{Facts, plan};
 pub use reap::{SweepFault, Swept, abandon, sweep};

@@ -33,7 +33,7 @@ fn points(table: &str) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The kernel writes blanks, line ends and backslashes as a backslash and three octal digits.
-fn unescaped(point: &str) -> String {
+pub(crate) fn unescaped(point: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .into_iter()
         .fold(point.to_owned(), |text, (code, plain)| text.replace(code, plain))

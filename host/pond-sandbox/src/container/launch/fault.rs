@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::super::engine::EngineFault;
 use super::super::image::ImageFault;
+use super::super::mounts::MountsFault;
 use super::super::probe::ProbeFault;
 use super::super::relay::RelayFault;
 use super::super::stage::StageFault;
@@ -81,6 +82,8 @@ pub enum ContainerFault {
     NoId,
     #[error("looking at the container's first process")]
     Process(#[source] io::Error),
+    #[error(transparent)]
+    Mounts(#[from] MountsFault),
     #[error("connecting the container's streams")]
     Pipes(#[source] io::Error),
     #[error(transparent)]
