@@ -116,9 +116,9 @@ fn a_device_in_the_image_of_a_sandbox_or_a_companion_does_not_open() {
     let (news, heard) = sync_channel(64);
     let beside = accompany(primary, companion, job("primary-c-beside"), news).unwrap();
     let told: Vec<News> = heard.iter().map(|told| told.news).collect();
-    let ended = told.iter().find_map(|news| match news {
-        News::Ended { ending: Ending::Exited { code: 0, .. }, said } => Some(said.as_str()),
-        _ => None,
+    let ended = told.iter().find_map(|news| {
+        let News::Ended { ending: Ending::Exited { code: 0, .. }, said } = news else { return None };
+        Some(said.as_str())
     });
     assert_eq!(ended, Some("opened 0"), "{told:?}");
     drop(beside);
