@@ -13,10 +13,11 @@ use crate::attack::AttackArgs;
 use crate::client::ServerArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
+use crate::failure::Failure;
 use crate::host_cmd::{self, Host};
 use crate::mcp::McpArgs;
 use crate::orchestrator_cmd::OrchestratorArgs;
-use crate::output::REFUSED;
+use crate::output::{self, REFUSED};
 use crate::proof::key_cmd::{self, Key};
 use crate::remote::audit::{self as audit_log, Audit};
 use crate::remote::cancel::{self, CancelArgs};
@@ -221,12 +222,12 @@ pub(crate) fn agent(launcher: Begun) -> ExitCode {
 fn run_agent(args: &AgentArgs, launcher: Begun) -> ExitCode {
     let operator = match crate::operator::load() {
         Ok(operator) => operator,
-        Err(refusals) => return crate::output::refused(refusals, false),
+        Err(refusals) => return output::refused(refusals, false),
     };
     match args.as_run(&operator).map(RunCli::try_parse_from) {
         Ok(Ok(RunCli { command: OnlyRun::Run(args) })) => run::main(&args, launcher),
         Ok(Err(error)) => usage(&error),
-        Err(fault) => crate::output::told(&fault),
+        Err(fault) => output::told(&fault),
     }
 }
 
@@ -276,6 +277,12 @@ pub(crate) fn any() -> ExitCode {
 
 /// Help and version are answers; anything else is a refusal.
 fn usage(error: &clap::Error) -> ExitCode {
+    // What comes after two dashes is the job's.
+    let mut own = std::env::args_os().take_while(|word| word != "--");
+    if error.use_stderr() && own.any(|word| word == "--json") {
+        let words = error.to_string();
+        return output::failed(&Failure::Usage.because(words.trim().to_owned()), true);
+    }
     let printed = error.print();
     if printed.is_ok() && error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }

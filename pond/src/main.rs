@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod doctor;
 mod explain;
+mod failure;
 mod host_cmd;
 mod input;
 mod job_cmd;
@@ -39,6 +40,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pond_sandbox::native::{Forked, Launcher, Owner};
+use rustix::fs::Mode;
 
 fn main() -> ExitCode {
     // The launcher, the gateway and pid 1 of a container are this same file under other names, and each must be itself
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     {
         return attack::probe::main();
     }
+    keep_own_access();
     let command = std::env::args_os().nth(1);
     let is = |name: &str| command.as_ref().is_some_and(|command| command == name);
     if is("run") || is("agent") || is(job_cmd::NAME) || is(keeper::NAME) {
@@ -91,6 +94,12 @@ fn main() -> ExitCode {
         return cli::sandbox(needed.then(keeper::client::Starting::start));
     }
     cli::any()
+}
+
+/// Whatever else the caller's mask withholds: what pond makes, its owner must be able to open again.
+fn keep_own_access() {
+    let mask = rustix::process::umask(Mode::RWXU);
+    rustix::process::umask(mask.difference(Mode::RWXU));
 }
 
 /// Lets the launcher begin with what any job gets, while the command line is still to be read. Whose the checkout is can be guessed

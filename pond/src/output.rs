@@ -7,6 +7,8 @@ use pond_policy::refusal::Refusals;
 use pond_wire::contract;
 use serde::Serialize;
 
+use crate::failure::code_of;
+
 /// pond refused or failed, and nothing ran.
 pub(crate) const REFUSED: u8 = 125;
 
@@ -92,13 +94,12 @@ pub(crate) fn plain(text: &str) -> String {
     line
 }
 
-/// A failure before or instead of a result.
+/// A failure before or instead of a result: words for a person, and for a program its code too.
 pub(crate) fn failed(fault: &anyhow::Error, as_json: bool) -> ExitCode {
     if as_json {
-        json(&serde_json::json!({ "error": { "message": format!("{fault:#}") } }));
-    } else {
-        say(&format!("pond: {}", plain(&format!("{fault:#}"))));
+        return failed_with(code_of(fault), fault, as_json);
     }
+    say(&format!("pond: {}", plain(&format!("{fault:#}"))));
     ExitCode::from(REFUSED)
 }
 

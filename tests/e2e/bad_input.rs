@@ -49,7 +49,7 @@ fn a_command_that_cannot_start() {
     refused(&world, &words(&["run", "--", "no-such-command"]), "\"no-such-command\" did not run");
     refused(&world, &words(&["run", "--", "./bad.sh"]), "the interpreter it names");
     refused(&world, &words(&["run", "--", "./plain.sh"]), "Permission denied");
-    refused(&world, &words(&["run", "--", ""]), "did not run");
+    refused(&world, &words(&["run", "--", ""]), "No such file");
     refused(&world, &words(&["run", "--", "/"]), "the command is a directory");
     refused(&world, &words(&["run", "--", "./of-directory.sh"]), "did not run");
     refused(&world, &words(&["run", "--", "./itself.sh"]), "did not run");
@@ -82,19 +82,34 @@ fn a_program_that_asks_gets_one_object() {
     std::fs::set_permissions(world.project().join("bad.sh"), executable).unwrap();
     world.shell("true");
     let before = left(&world);
-    for rest in [
-        &["--", "no-such-command"][..],
-        &["--", "./bad.sh"],
-        &["--", "a\u{1b}[2J\nb"],
-        &["--checkout", "bad.sh", "--", "true"],
-        &["--checkout", "mi\u{1b}[2J\nssing", "--", "true"],
+    for (rest, code) in [
+        (&["--", "no-such-command"][..], "not_started"),
+        (&["--", "./bad.sh"], "not_started"),
+        (&["--", "a\u{1b}[2J\nb"], "not_started"),
+        (&["--checkout", "bad.sh", "--", "true"], "checkout_unusable"),
+        (&["--checkout", "mi\u{1b}[2J\nssing", "--", "true"], "checkout_unusable"),
+        (&["--env", "=x", "--", "true"], "usage"),
+        (&["--out", "bad.sh", "--", "true"], "usage"),
+        (&["--tty", "--", "true"], "usage"),
+        (&["--tool", "none", "--", "true"], "unknown_tool"),
+        (&["--profile", "sealed", "--", "sh"], "command_shell"),
+        (&["--no-such-flag", "--", "true"], "usage"),
+        (&["--memory"], "usage"),
+        (&["--"], "usage"),
     ] {
         let done = world.run(&[&["run", "--json"], rest].concat());
         assert_eq!((done.code, done.stderr.as_str()), (125, ""), "{done:?}");
         let object: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
         assert!(object["error"]["message"].is_string(), "{object:#}");
+        assert_eq!(object["error"]["code"], code, "{object:#}");
         assert_eq!(left(&world), before, "{rest:?}");
     }
+    let done = world.run(&["apply", "--json", "no-such-run"]);
+    let object: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((done.code, &object["error"]["code"]), (125, &"run_unknown".into()), "{object:#}");
+    // What the job is given is not what pond was asked for.
+    let done = world.run(&["run", "--memory", "--", "--json"]);
+    assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
 }
 
 #[test]
@@ -132,6 +147,14 @@ fn a_checkout_that_is_none() {
     run(OsStr::new("mi\u{1b}[2J\nssing\u{202e}"), "mi\\u{1b}[2J\\nssing\\u{202e} cannot be opened");
     run(OsStr::new("/"), "is the root directory");
     run(&odd, "is not UTF-8");
+}
+
+/// Whoever stands in a directory keeps it, and it leads nowhere any more.
+#[test]
+fn a_checkout_that_was_removed() {
+    let world = World::new();
+    let done = world.host_shell("mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run -- true");
+    crate::shortage::refused(&done, &["was removed"]);
 }
 
 /// The key that signs runs is in the state directory, and no job may read it.

@@ -249,12 +249,25 @@ fn a_directory_that_is_shown_leads_to_nothing_of_the_host() {
     crate::support::meets_nothing_of_the_host(&world, |arguments| world.pond(arguments));
 }
 
-/// Every directory of the host comes the same way, whichever this host has: what is bound as it is are files and devices.
+/// What every program on the host opens when it starts is another file inside: whoever watches or locks it meets nobody.
+#[test]
+fn a_file_that_is_shown_leads_to_nothing_of_the_host() {
+    let world = World::new();
+    let everybodys = File::open("/etc/ld.so.cache").unwrap();
+    rustix::fs::flock(&everybodys, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let lock = "import fcntl; fcntl.flock(open('/etc/ld.so.cache'), fcntl.LOCK_EX | fcntl.LOCK_NB)";
+    let outside = world.command("python3").args(["-c", lock]).output().unwrap();
+    assert_ne!(Done::of(outside).code, 0, "nothing to meet");
+    let inside = world.run(&["run", "-q", "--", "python3", "-c", lock]);
+    assert_eq!(inside, Done { code: 0, stdout: String::new(), stderr: String::new() });
+}
+
+/// Every directory and file of the host comes the same way, whichever this host has: what is bound as it is are devices.
 #[test]
 fn no_directory_of_the_host_is_bound() {
     let world = World::new();
     let line = "while read -r _ _ _ root place rest; do case $rest in *' - overlay '*) continue; esac; \
-                [ \"$root\" = / ] || [ ! -d \"$place\" ] || echo \"$place\"; done < /proc/self/mountinfo; \
+                [ \"$root\" = / ] || [ -c \"$place\" ] || echo \"$place\"; done < /proc/self/mountinfo; \
                 grep -c ' /usr ro,.* overlay ' /proc/self/mountinfo";
     let done = world.shell(line);
     let mut seen: Vec<&str> = done.stdout.lines().collect();

@@ -86,6 +86,25 @@ fn some_number() -> u32 {
     u32::try_from(random % 1_000_000).unwrap()
 }
 
+/// Pid 1 is the same user's as the job; the limit that is reached is the control group's all the same, which can tell.
+#[test]
+fn a_user_hears_of_processes_that_were_refused() {
+    let visitor = Visitor::invite();
+    let fork = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 1 & done; wait";
+    let done = visitor.run(&["run", "--pids", "8", "--", "bash", "-c", fork]);
+    assert!(done.stderr.contains("[pids_limit]: allow it more with --pids 16"), "{done:?}");
+}
+
+/// A mask that withholds a user's own rights from that user.
+#[test]
+fn a_user_can_open_again_what_pond_made_whatever_the_umask() {
+    let visitor = Visitor::invite();
+    let line = "umask 777; \"$0\" run -q -- touch made && \"$0\" apply";
+    let done = visitor.command("sh").args(["-c", line, visitor.pond.to_str().unwrap()]).output().unwrap();
+    assert_eq!(Done::of(done).code, 0);
+    assert!(visitor.world.project().join("made").exists());
+}
+
 #[test]
 fn a_job_of_a_user_is_confined_and_its_changes_become_a_patch() {
     let visitor = Visitor::invite();

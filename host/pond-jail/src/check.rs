@@ -41,7 +41,7 @@ pub(crate) fn check(plan: &JailPlan) -> Result<(), Failure> {
         && doors_are_sound(&plan.doors, plan.start)
         && scratch_bounded
         && checkout_named
-        && shown::directories(&plan.root).count() <= MOST_SHOWN
+        && shown::places(&plan.root).count() <= MOST_SHOWN
         && plan.root.iter().all(|entry| entry_is_sound(entry, plan.console))
         && plan.replaced.iter().all(|file| is_plain_absolute(&format!("/{}", file.path)))
         && plan
@@ -62,7 +62,7 @@ pub(crate) fn check_ground(ground: &Ground) -> Result<(), Failure> {
     };
     let sound = bounded(ground.shm)
         && is_hostname(&ground.hostname)
-        && shown::directories(&ground.root).count() <= MOST_SHOWN
+        && shown::places(&ground.root).count() <= MOST_SHOWN
         && ground.root.iter().all(is_for_anybody);
     if sound { Ok(()) } else { Err(Failure { step: Step::CheckPlan, errno: Errno::INVAL }) }
 }

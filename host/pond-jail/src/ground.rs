@@ -167,7 +167,7 @@ fn build_apart(
         Fork::Child => {
             let views = || {
                 let mut mounts = hear(launcher, STORAGE, Step::OpenRoot)?.into_iter();
-                let views = mounts.by_ref().take(shown::directories(&ground.root).count()).collect();
+                let views = mounts.by_ref().take(shown::places(&ground.root).count()).collect();
                 Ok((views, mounts.collect()))
             };
             let built = inside::take_identity(ground.identity).and_then(|()| build(ground, sources, views));

@@ -218,7 +218,7 @@ fn receive_storage(order: &Order, rest: &[RootEntry], parent: &OwnedFd) -> Resul
             let missing = Failure { step: Step::MountWorkspace, errno: Errno::BADMSG };
             let mut next = || mounts.next().ok_or(missing);
             let (workspace, home, upper) = (next()?, next()?, next()?);
-            let shown = mounts.by_ref().take(shown::directories(rest).count()).collect();
+            let shown = mounts.by_ref().take(shown::places(rest).count()).collect();
             Ok(Storage { shown, workspace, home, upper, spent: mounts.collect() })
         }
     }

@@ -153,7 +153,8 @@ pub(crate) fn exec(wanted: &wire::Program, program: &Program) -> Failure {
     let Some(name) = wanted.argv.first() else {
         return Failure { step: Step::Exec, errno: Errno::NOENT };
     };
-    let candidates: Vec<String> = if name.contains('/') {
+    // A name of no characters would lead to the directories themselves.
+    let candidates: Vec<String> = if name.is_empty() || name.contains('/') {
         vec![name.clone()]
     } else {
         wanted.search.iter().map(|directory| format!("{directory}/{name}")).collect()

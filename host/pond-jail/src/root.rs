@@ -30,28 +30,38 @@ const STAGING: &str = "/proc";
 const RUBBISH: &str = "/dev";
 
 /// Parts of /proc that tell of the host or act on it. Absent ones are skipped: a kernel without the file has no leak.
-const MASKED: [&str; 8] =
-    ["cmdline", "kallsyms", "kcore", "key-users", "keys", "sched_debug", "sysrq-trigger", "timer_list"];
+///
+/// How often each device interrupted is among them: it tells when somebody types.
+const MASKED: [&str; 10] = [
+    "cmdline",
+    "interrupts",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "latency_stats",
+    "sched_debug",
+    "sysrq-trigger",
+    "timer_list",
+];
 
-/// The files and devices these entries bind, as detached mounts, in their order. Directories come with the storage.
+/// The files and devices these entries bind, as detached mounts, in their order. What `shown` shows comes with the storage.
 ///
 /// Each is looked at after it was opened: a socket under such a name would be the host's own.
 /// Opened with the identity this process was born with: a tool may lie in a home directory only its owner can enter.
 pub(crate) fn open_sources(entries: &[RootEntry]) -> Result<VecDeque<OwnedFd>, Failure> {
-    let files =
-        Attributes { read_only: true, no_suid: true, no_dev: true, private: true, ..Attributes::default() };
     let device = Attributes { no_suid: true, no_exec: true, private: true, ..Attributes::default() };
     let mut sources = VecDeque::new();
     for entry in entries {
         match entry {
-            RootEntry::Bind { source, kind: BindKind::File, .. } => {
-                sources.push_back(clone_one(source, FileType::RegularFile, files, Step::OpenRoot)?);
+            RootEntry::Bind { source, kind: BindKind::File, .. } if !shown::is_file(entry) => {
+                sources.push_back(clone_file(source)?);
             }
             RootEntry::Device { source, .. } => {
                 let kind = FileType::CharacterDevice;
                 sources.push_back(clone_one(source, kind, device, Step::MountDevices)?);
             }
-            RootEntry::Bind { kind: BindKind::Directory, .. }
+            RootEntry::Bind { .. }
             | RootEntry::Throwaway { .. }
             | RootEntry::Mount { .. }
             | RootEntry::Directory { .. }
@@ -60,6 +70,13 @@ pub(crate) fn open_sources(entries: &[RootEntry]) -> Result<VecDeque<OwnedFd>, F
         }
     }
     Ok(sources)
+}
+
+/// A file of the host itself: who has it open, holds a lock on it or watches it is then met there.
+pub(crate) fn clone_file(source: &str) -> Result<OwnedFd, Failure> {
+    let attributes =
+        Attributes { read_only: true, no_suid: true, no_dev: true, private: true, ..Attributes::default() };
+    clone_one(source, FileType::RegularFile, attributes, Step::OpenRoot)
 }
 
 fn clone_one(
@@ -122,10 +139,10 @@ pub(crate) fn make_own(root: &OwnedFd, plan: &JailPlan) -> Result<(), Failure> {
     }
 }
 
-/// Moves the host's directories in, each onto its entry.
+/// Moves the host's directories and files in, each onto its entry.
 pub(crate) fn hang(root: &OwnedFd, entries: &[RootEntry], views: &[OwnedFd]) -> Result<(), Failure> {
     let mut views = views.iter();
-    for (path, _) in shown::directories(entries) {
+    for path in shown::places(entries) {
         let step = Step::OpenRoot;
         let view = views.next().ok_or(Failure { step, errno: Errno::BADF })?;
         attach(root, view, relative(path), step)?;
@@ -181,6 +198,9 @@ fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> 
         }
         RootEntry::Bind { path, kind: BindKind::File, .. } => {
             drop(make_file(root, path, Step::OpenRoot)?);
+            if shown::is_file(entry) {
+                return Ok(());
+            }
             attach_next(root, path, sources, Step::OpenRoot)
         }
         RootEntry::Device { path, .. } => {

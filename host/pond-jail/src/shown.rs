@@ -1,17 +1,17 @@
-//! Directories of the host as a job sees them: through overlays of its own, read-only but for those it may change for itself,
+//! Directories of the host, and files of its /etc, as a job sees them: through overlays of its own, read-only but for those it may change for itself,
 //! whose upper layer is on its disk.
 //!
 //! A plain bind would share the host's inodes, and with them every socket that listens there, every lock, and the watches that
 //! tell who opens what. An overlay's inodes are the sandbox's own; only contents are shared. What is mounted below such a
 //! directory is not shown. There is no other way to show one: where the overlay cannot be made, nothing starts.
-//! Every overlay costs the launch and its end a wait for all processors, so the directories below /etc share one: each is a
+//! Every overlay costs the launch and its end a wait for all processors, so what is shown of /etc shares one: each is a
 //! mount of its own part of it, and the rest of it has no mount that anybody inside could walk to.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_sys::mount::{Attributes, set_attributes};
 use pond_wire::jail::{BindKind, CheckoutPath, Identity, JailPlan, RootEntry, Step, TmpfsCap};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_fd,
@@ -20,17 +20,19 @@ use rustix::mount::{
 
 use crate::fault::{At, Failure};
 use crate::idmap::owner_namespace;
+use crate::root::clone_file;
 use crate::storage::{self, Builder, Lasts, mount_below, open_directory, reopen, tmpfs};
 
 const STEP: Step = Step::OpenRoot;
 /// Room for the root of a filesystem and nothing else.
 const EMPTY_CAP: TmpfsCap = TmpfsCap { bytes: 4096, inodes: 1 };
-/// Whose directories share an overlay.
+/// What is shown of this shares an overlay.
 const SHARED: &str = "/etc";
 
 /// Overlays as detached mounts, and the mounts they were made from. Those the job may change are missing until there is a disk.
 pub(crate) struct Shown {
     views: Vec<Option<OwnedFd>>,
+    files: Vec<OwnedFd>,
     spent: Vec<OwnedFd>,
 }
 
@@ -64,10 +66,28 @@ pub(crate) fn directories(entries: &[RootEntry]) -> impl Iterator<Item = (&str, 
     })
 }
 
+/// The files that come with them: those of /etc under their own names.
+pub(crate) fn files(entries: &[RootEntry]) -> impl Iterator<Item = &str> {
+    entries.iter().filter(|entry| is_file(entry)).map(RootEntry::path)
+}
+
+pub(crate) fn is_file(entry: &RootEntry) -> bool {
+    matches!(entry, RootEntry::Bind { path, source, kind: BindKind::File } if path == source && is_shared(path))
+}
+
+fn is_shared(path: &str) -> bool {
+    path.strip_prefix(SHARED).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Where they all go: the directories, then the files.
+pub(crate) fn places(entries: &[RootEntry]) -> impl Iterator<Item = &str> {
+    directories(entries).map(|(path, _)| path).chain(files(entries))
+}
+
 /// Everything that needs no disk.
 pub(crate) fn show(entries: &[RootEntry], identity: Identity) -> Result<Shown, Failure> {
-    let mut shown = Shown { views: Vec::new(), spent: Vec::new() };
-    if directories(entries).next().is_none() {
+    let mut shown = Shown { views: Vec::new(), files: Vec::new(), spent: Vec::new() };
+    if places(entries).next().is_none() {
         return Ok(shown);
     }
     // The second layer the kernel asks for. Nobody could write to it, and nobody does.
@@ -86,6 +106,10 @@ pub(crate) fn show(entries: &[RootEntry], identity: Identity) -> Result<Shown, F
         };
         shown.views.push(view);
     }
+    for path in files(entries) {
+        let part = shared.as_ref().and_then(|shared| shared.file(path));
+        shown.files.push(part.unwrap_or_else(|| clone_file(path))?);
+    }
     shown.spent.extend(shared.map(|shared| shared.view));
     shown.spent.push(nothing);
     Ok(shown)
@@ -95,7 +119,9 @@ impl Shown {
     /// Views that need no disk, and what they were made from.
     pub(crate) fn without_disk(self) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
         let views: Option<Vec<OwnedFd>> = self.views.into_iter().collect();
-        Ok((views.ok_or(Failure { step: STEP, errno: Errno::INVAL })?, self.spent))
+        let mut all = views.ok_or(Failure { step: STEP, errno: Errno::INVAL })?;
+        all.extend(self.files);
+        Ok((all, self.spent))
     }
 
     /// All views in the entries' order, and what they were made from.
@@ -105,7 +131,7 @@ impl Shown {
         plan: &JailPlan,
         disk: &OwnedFd,
     ) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Failure> {
-        let Self { views, mut spent } = self;
+        let Self { views, files, mut spent } = self;
         let mut all = Vec::new();
         // Counted by themselves, so that each finds its own layer again on a disk that is kept, whatever else the host shows.
         let mut layers = 0..;
@@ -124,6 +150,7 @@ impl Shown {
                 }
             });
         }
+        all.extend(files);
         Ok((all, spent))
     }
 }
@@ -150,10 +177,9 @@ struct Shared {
 impl Shared {
     /// Nothing where it would save nothing, or where the place cannot be shown as a whole.
     fn of(entries: &[RootEntry], empty: &OwnedFd) -> Result<Option<Self>, Failure> {
-        let below = |path: &str| path.strip_prefix(SHARED).is_some_and(|rest| rest.starts_with('/'));
-        if directories(entries).filter(|(path, view)| *view == View::ReadOnly(path) && below(path)).count()
-            < 2
-        {
+        let whole =
+            directories(entries).filter(|(path, view)| *view == View::ReadOnly(path) && is_shared(path));
+        if whole.count() + files(entries).count() < 2 {
             return Ok(None);
         }
         let place = open_directory(CWD, SHARED).at(STEP)?;
@@ -166,17 +192,28 @@ impl Shared {
 
     /// This directory's part; nothing for one that lies elsewhere, or behind a link or another mount.
     fn part(&self, path: &str) -> Option<Result<OwnedFd, Failure>> {
+        self.part_of(path, FileType::Directory)
+    }
+
+    /// The same for a file.
+    fn file(&self, path: &str) -> Option<Result<OwnedFd, Failure>> {
+        self.part_of(path, FileType::RegularFile)
+    }
+
+    fn part_of(&self, path: &str, kind: FileType) -> Option<Result<OwnedFd, Failure>> {
         let inside = path.strip_prefix(SHARED)?.strip_prefix('/')?;
-        walk(&self.place, inside).ok()?;
+        walk(&self.place, inside, kind).ok()?;
         let flags =
             OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-        Some(walk(&self.view, inside).and_then(|part| open_tree(part, "", flags)).at(STEP))
+        Some(walk(&self.view, inside, kind).and_then(|part| open_tree(part, "", flags)).at(STEP))
     }
 }
 
-fn walk(from: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+fn walk(from: &OwnedFd, path: &str, kind: FileType) -> Result<OwnedFd, Errno> {
     let straight = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    openat2(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), straight)
+    let found = openat2(from, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), straight)?;
+    let is_kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) == kind;
+    is_kind.then_some(found).ok_or(Errno::OPNOTSUPP)
 }
 
 /// A mount of its own has no path: the mount table will not tell where on the host the directory lies.

@@ -13,7 +13,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::{Stage, plan_of};
-use crate::{home, storage, terminal};
+use crate::{home, shown, storage, terminal};
 
 pub(crate) fn stage(request: &Stage) {
     let report = request.report.as_fd();
@@ -34,7 +34,9 @@ fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
     let disk = || request.disk.attach()?.mount();
     let made = storage::build(&plan, &plan.root, None, disk, request.checkout.as_fd())?;
     home::furnish_mount(&plan, &made.home, base + JOB_ID)?;
-    for (index, view) in made.shown.iter().enumerate() {
+    // An engine binds files itself.
+    let directories = shown::directories(&plan.root).count();
+    for (index, view) in made.shown.iter().take(directories).enumerate() {
         hang(view, &request.directory, &staged::shown(index))?;
     }
     hang(&made.workspace, &request.directory, staged::WORKSPACE)?;

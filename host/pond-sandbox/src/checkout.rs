@@ -23,6 +23,8 @@ pub enum CheckoutFault {
     Link(PathBuf),
     #[error("{0} is not a directory")]
     NotADirectory(PathBuf),
+    #[error("{0} was removed; run pond in a directory that is there")]
+    Removed(PathBuf),
     #[error("{path} cannot be opened")]
     Open { path: PathBuf, source: io::Error },
     #[error("the name of the checkout {0:?} is not UTF-8; rename the directory")]
@@ -68,6 +70,9 @@ impl Checkout {
             return Err(CheckoutFault::Root(resolved));
         }
         let stat = rustix::fs::fstat(&directory).map_err(|errno| failed(errno.into()))?;
+        if stat.st_nlink == 0 {
+            return Err(CheckoutFault::Removed(path.to_owned()));
+        }
         let text =
             resolved.into_os_string().into_string().map_err(|name| CheckoutFault::Name(name.into()))?;
         Ok(Self {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use jiff::Timestamp;
 use pond_policy::quote::quote;
 use pond_sandbox::checkout::Checkout;
@@ -37,6 +37,7 @@ use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::{Shortfall, Verdict};
 use super::{Request, disk_rate, egress, new_name, terminal};
+use crate::failure::Failure;
 use crate::output;
 use crate::runs::{self, RunInfo};
 
@@ -133,6 +134,11 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
+    fn not_started(&self, verdict: &Verdict) -> anyhow::Error {
+        let program = quote(self.request.argv.first().map_or("", String::as_str));
+        Failure::NotStarted.because(format!("{program} {}", verdict.sentence()))
+    }
+
     fn carry_out(&self, provider: &mut Provider) -> anyhow::Result<Summary> {
         let begun = provider.begin(self.record, self.request.policy)?;
         // Everything up to the launch happens while a native launcher makes namespaces and a disk.
@@ -157,7 +163,7 @@ impl Attempt<'_> {
         let mut findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             self.request.begun.take();
-            bail!("{} {}", quote(self.request.argv.first().map_or("", String::as_str)), verdict.sentence());
+            return Err(self.not_started(&verdict));
         }
         let declared = &self.request.artifacts;
         let wanted = Wanted { ignored: self.request.ignored, artifacts: declared };

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use pond_seal::result::Stream;
@@ -19,6 +19,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::gather::ArtifactSummary;
 use super::summary::Summary;
+use crate::failure::Failure;
 use crate::output;
 use crate::proof::{CHANGES, EGRESS, MANIFEST, PATCH, POLICY, STATEMENT};
 
@@ -60,7 +61,7 @@ impl Out {
         let refused = || format!("--out {} must be a new directory", path.display());
         let place = std::path::absolute(path).with_context(refused)?;
         if place.symlink_metadata().is_ok() {
-            bail!("{}: it is there already", refused());
+            return Err(Failure::Usage.because(format!("{}: it is there already", refused())));
         }
         let building = place.with_file_name(StateDir::output_name(job));
         let mark = state.output_mark(job);

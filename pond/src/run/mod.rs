@@ -64,6 +64,7 @@ use verdict::Shortfall;
 pub(crate) use verdict::Verdict;
 
 use crate::audit::{self, Audit, Fate};
+use crate::failure::{self, Failure};
 use crate::{operator, output, runs, settings};
 
 /// This very file, even when it was replaced or removed since it started.
@@ -103,7 +104,10 @@ fn run(args: &RunArgs, resolved: &Resolved, launcher: Begun) -> anyhow::Result<u
     }
     enough_descriptors()?;
     if let Some(flag) = args.argv.first().filter(|word| word.starts_with('-')) {
-        bail!("{flag} is no flag of `pond run`, see `pond run --help`; a program of that name is ./{flag}");
+        let words = format!(
+            "{flag} is no flag of `pond run`, see `pond run --help`; a program of that name is ./{flag}"
+        );
+        return Err(Failure::Usage.because(words));
     }
     large_enough_files(policy)?;
     let console = terminal::console(args.terminal())?;
@@ -163,7 +167,8 @@ fn carry_out(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow:
         && let Err(denied) = pond_policy::command::check(argv)
     {
         audit.append(&command, &Fate::Denied(denied.code()))?;
-        bail!("{denied} [{}]; {}", denied.code(), denied.hint());
+        let words = format!("{denied} [{}]; {}", denied.code(), denied.hint());
+        return Err(failure::known(denied.code(), words));
     }
     let ran = if policy.profile().is_confined() {
         confined(request, state, launcher)
@@ -309,14 +314,19 @@ fn environment(led: Vec<(String, String)>, pairs: &[String]) -> anyhow::Result<V
         .map(Ok)
         .chain(pairs.iter().map(|pair| match pair.split_once('=') {
             Some((name, value)) if is_variable(name) => Ok((name.to_owned(), value.to_owned())),
-            _ => bail!("--env {pair:?}: write NAME=VALUE, the name of letters, digits and underscores"),
+            _ => Err(Failure::Usage.because(format!(
+                "--env {pair:?}: write NAME=VALUE, the name of letters, digits and underscores"
+            ))),
         }))
         .collect()
 }
 
 fn tools(names: &[String]) -> anyhow::Result<Vec<Provided>> {
     let home = || settings::home().context("no home directory to take tools from; set HOME");
-    names.iter().map(|name| Ok(Tool::parse(name)?.provide(&home()?)?)).collect()
+    let tool = |name: &String| {
+        Tool::parse(name).map_err(|fault| failure::known(Code::UnknownTool.name(), fault.to_string()))
+    };
+    names.iter().map(|name| Ok(tool(name)?.provide(&home()?)?)).collect()
 }
 
 fn is_variable(name: &str) -> bool {

@@ -5,12 +5,16 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::failure::{code_of, known};
+
 /// The same fault, and what to do next where that helps.
 pub(super) fn advised(fault: anyhow::Error) -> anyhow::Error {
     let text = format!("{fault:#}");
     match fault.chain().find_map(errno).and_then(advice) {
         // Some say it themselves.
-        Some(advice) if !text.contains("POND_STATE_DIR") => anyhow::anyhow!("{text}; {advice}"),
+        Some(advice) if !text.contains("POND_STATE_DIR") => {
+            known(code_of(&fault), format!("{text}; {advice}"))
+        }
         Some(_) | None => fault,
     }
 }

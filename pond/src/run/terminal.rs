@@ -3,11 +3,11 @@
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::bail;
 use pond_wire::jail::Console;
 use pond_worker::terminal::{TerminalFault, UserTerminal};
 
 use super::args::TerminalWish;
+use crate::failure::Failure;
 use crate::settings;
 
 /// Every terminal understands this much.
@@ -19,7 +19,8 @@ pub(super) fn console(wish: TerminalWish) -> anyhow::Result<Console> {
     match (wish, both) {
         (TerminalWish::Unwanted, _) | (TerminalWish::WherePossible, false) => Ok(Console::Pipes),
         (TerminalWish::Required, false) => {
-            bail!("--tty needs a terminal on both standard input and standard output")
+            let words = "--tty needs a terminal on both standard input and standard output";
+            Err(Failure::Usage.because(words))
         }
         (TerminalWish::Required | TerminalWish::WherePossible, true) => {
             let size = UserTerminal::size_of(stdin.as_fd());

@@ -18,6 +18,7 @@ use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
 use crate::run::{Finding, Verdict};
 use crate::{output, settings};
 
@@ -115,7 +116,7 @@ pub(crate) fn named(state: &StateDir, text: &str) -> anyhow::Result<(RunInfo, Pa
     let name = JobName::try_from(text.to_owned()).map_err(anyhow::Error::msg)?;
     let directory = state.runs().join(name.as_str());
     if !directory.is_dir() {
-        bail!("there is no run {text}; `pond runs` lists them");
+        return Err(Failure::RunUnknown.because(format!("there is no run {text}; `pond runs` lists them")));
     }
     match RunInfo::load(&directory)? {
         Some(info) => Ok((info, directory)),
@@ -133,5 +134,5 @@ pub(crate) fn latest_of(state: &StateDir, checkout: &str) -> anyhow::Result<(Run
             return Ok((info, directory));
         }
     }
-    bail!("no run on {checkout:?}; name one that `pond runs` lists")
+    Err(Failure::RunUnknown.because(format!("no run on {checkout:?}; name one that `pond runs` lists")))
 }

@@ -1,6 +1,7 @@
 //! Kernel interfaces whose code is large, privileged by design, and none of a job's business.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::{closing, reached};
 
@@ -42,6 +43,49 @@ pub fn io_uring() -> io::Result<()> {
     // SAFETY: `struct io_uring_params` has 120 bytes, which the kernel reads and writes; the array has as many.
     let ret = unsafe { libc::syscall(libc::SYS_io_uring_setup, 2u32, parameters.as_mut_ptr()) };
     closing(crate::check(ret))
+}
+
+/// Reserves one asynchronous request of those that the whole host has, and gives it back.
+pub fn kernel_aio() -> io::Result<()> {
+    let mut context: libc::c_ulong = 0;
+    // SAFETY: the kernel writes the context's number, one word, where it is told.
+    crate::check(unsafe { libc::syscall(libc::SYS_io_setup, 1u32, &raw mut context) })?;
+    // SAFETY: this context was made just now and nothing is under way in it.
+    crate::check(unsafe { libc::syscall(libc::SYS_io_destroy, context) }).map(|_| ())
+}
+
+/// Puts a program on a socket, which the kernel compiles.
+pub fn socket_program(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // Lets whole packets pass.
+    let mut program = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: u32::MAX }];
+    let whole = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_ATTACH_FILTER,
+        (&raw const whole).cast(),
+        size_of_val(&whole),
+    )
+}
+
+/// Asks for a protocol between TCP and the program; that there is none of the name is an answer.
+pub fn upper_protocol(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let name = b"pond";
+    let asked = set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, name.as_ptr().cast(), name.len());
+    reached(asked.map(|()| 0), &[libc::ENOENT])
+}
+
+fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: *const libc::c_void,
+    bytes: usize,
+) -> io::Result<()> {
+    let bytes = libc::socklen_t::try_from(bytes).map_err(|_| crate::out_of_range())?;
+    // SAFETY: both callers pass a value that lives until the call is over, and its size.
+    let ret = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, bytes) };
+    crate::check(ret.into()).map(|_| ())
 }
 
 const KEY_SPEC_PROCESS_KEYRING: libc::c_int = -2;

@@ -109,6 +109,41 @@ const NETLINK: Decision = Decision::Asks(&Question {
     otherwise: NO_FAMILY,
 });
 
+pub(super) const SO_ATTACH_FILTER: u32 = 26;
+pub(super) const SO_ATTACH_BPF: u32 = 50;
+pub(super) const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
+pub(super) const SO_ATTACH_REUSEPORT_EBPF: u32 = 52;
+pub(super) const TCP_ULP: u32 = 31;
+
+/// A program on a socket is compiled into memory that no control group counts and that is bounded once for the whole host:
+/// a job that takes all of it leaves nobody else, pond's next job included, enough for a filter of system calls.
+/// A protocol beneath TCP is kernel code (TLS, SMC) that `socket` would not give it.
+pub(super) const SET_OPTION: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: WHOLE,
+    any_of: &[bits(libc::SOL_SOCKET)],
+    then: Decision::Asks(&Question {
+        argument: Third,
+        mask: WHOLE,
+        any_of: &[SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF],
+        then: REFUSE,
+        otherwise: ALLOW,
+    }),
+    otherwise: Decision::Asks(&Question {
+        argument: Second,
+        mask: WHOLE,
+        any_of: &[bits(libc::IPPROTO_TCP)],
+        then: Decision::Asks(&Question {
+            argument: Third,
+            mask: WHOLE,
+            any_of: &[TCP_ULP],
+            then: REFUSE,
+            otherwise: ALLOW,
+        }),
+        otherwise: ALLOW,
+    }),
+});
+
 pub(super) const TIOCSTI: u32 = 0x5412;
 pub(super) const TIOCLINUX: u32 = 0x541C;
 pub(super) const TIOCSETD: u32 = 0x5423;

@@ -84,20 +84,26 @@ mod tests {
 
     /// What the engine is told to let through and pond's own filter then refuses: a call, and what must hold of its
     /// arguments for that.
-    const EXCEPTIONS: [Exception; 8] = [
+    const EXCEPTIONS: [Exception; 9] = [
         ("ioctl", |[_, request, _]| TERMINAL_AND_INODE.map(u64::from).contains(&request)),
         ("kill", to_pid_one),
         ("prlimit64", |[_, limit, new]| limit == CORE && new != 0),
         ("rt_sigqueueinfo", to_pid_one),
         ("rt_tgsigqueueinfo", to_pid_one),
         ("setrlimit", |[limit, ..]| limit == CORE),
+        ("setsockopt", |[_, level, option]| match level {
+            1 => [26, 50, 51, 52].contains(&option),
+            6 => option == 31,
+            _ => false,
+        }),
         ("tgkill", to_pid_one),
         ("tkill", to_pid_one),
     ];
     const TERMINAL_AND_INODE: [u32; 5] = [TIOCSTI, TIOCLINUX, TIOCSETD, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR];
     const CORE: u64 = 4;
     /// What arguments are tried with, besides what the exceptions are about.
-    const WORDS: [u64; 13] = [0, 1, 2, 6, 10, 16, 17, 40, 0x2180, 0x6180, 0x81A4, 0x1000_0001, CORE];
+    const WORDS: [u64; 16] =
+        [0, 1, 2, 6, 10, 16, 17, 26, 31, 40, 51, 0x2180, 0x6180, 0x81A4, 0x1000_0001, CORE];
 
     fn to_pid_one([process, ..]: [u64; 3]) -> bool {
         process == 1

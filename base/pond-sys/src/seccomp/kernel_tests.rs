@@ -11,6 +11,10 @@ use super::{Filter, Profile, arguments, compile, install, recent};
 
 const NOWHERE: u64 = 1;
 const CORE: u64 = 4;
+#[cfg(target_arch = "x86_64")]
+const IO_PGETEVENTS: c_long = 333;
+#[cfg(target_arch = "aarch64")]
+const IO_PGETEVENTS: c_long = 292;
 const NO_DESCRIPTOR: u64 = u64::MAX;
 const HIGH: u64 = 0xDEAD_BEEF_0000_0000;
 
@@ -66,6 +70,9 @@ const PROBES: &[Probe] = &[
     pretended(libc::SYS_prlimit64, [0, CORE, HIGH, 0]),
     pretended(libc::SYS_setrlimit, [CORE, NOWHERE, 0, 0]),
     told(libc::SYS_clone3, [0; 4], libc::ENOSYS),
+    told(libc::SYS_io_setup, [1, NOWHERE, 0, 0], libc::ENOSYS),
+    told(libc::SYS_io_submit, [NOWHERE, 0, 0, 0], libc::ENOSYS),
+    told(IO_PGETEVENTS, [NOWHERE, 0, 0, 0], libc::ENOSYS),
     refused(libc::SYS_clone, [0x0002_0200, 0, 0, 0]),
     refused(libc::SYS_clone, [HIGH | 0x0002_0200, 0, 0, 0]),
     refused(libc::SYS_unshare, [0; 4]),
@@ -109,6 +116,15 @@ const PROBES: &[Probe] = &[
     told(libc::SYS_socket, [16, 3, 15, 0], EAFNOSUPPORT),
     told(libc::SYS_socket, [17, 3, 0, 0], EAFNOSUPPORT),
     told(libc::SYS_socketpair, [2, 1, 0, NOWHERE], EAFNOSUPPORT),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, arguments::SO_ATTACH_FILTER as u64, 0]),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, HIGH | 1, HIGH | arguments::SO_ATTACH_FILTER as u64, 0]),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, arguments::SO_ATTACH_BPF as u64, 0]),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, arguments::SO_ATTACH_REUSEPORT_CBPF as u64, 0]),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, arguments::SO_ATTACH_REUSEPORT_EBPF as u64, 0]),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 6, arguments::TCP_ULP as u64, 0]),
+    allowed(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, 2, 0], Err(EBADF)),
+    allowed(libc::SYS_setsockopt, [NO_DESCRIPTOR, 6, 1, 0], Err(EBADF)),
+    allowed(libc::SYS_setsockopt, [NO_DESCRIPTOR, 0, arguments::SO_ATTACH_FILTER as u64, 0], Err(EBADF)),
     refused(libc::SYS_ioctl, [NO_DESCRIPTOR, arguments::TIOCSTI as u64, 0, 0]),
     refused(libc::SYS_ioctl, [NO_DESCRIPTOR, HIGH | arguments::TIOCSTI as u64, 0, 0]),
     refused(libc::SYS_ioctl, [NO_DESCRIPTOR, arguments::TIOCLINUX as u64, 0, 0]),

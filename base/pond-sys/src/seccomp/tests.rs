@@ -61,7 +61,7 @@ fn argument_sweep() -> Vec<[u64; 3]> {
     let requests =
         [0x5411, 0x5412, 0x5413, 0x541C, 0x540E, 0x5421, 0x5423, 0x4008_6602, 0x401C_5820].into_iter();
     let second: Vec<u64> = kinds.chain(requests).collect();
-    let third = [0, 1, 3, 4, 5, 6, 7, 17, 58, 132, 256, 262, 0x2180, 0xC180, 0xFFFF_FFFF];
+    let third = [0, 1, 3, 4, 5, 6, 7, 17, 26, 31, 50, 51, 52, 58, 132, 256, 262, 0x2180, 0xC180, 0xFFFF_FFFF];
     let mut sweep = Vec::new();
     for a in &first {
         for b in &second {
@@ -118,8 +118,8 @@ fn programs_are_small_and_shallow() {
         (profile, filter.instructions().len(), steps)
     });
     let expected = [
-        (Workload, 164, Some(17)),
-        (WorkloadDebug, 162, Some(17)),
+        (Workload, 176, Some(17)),
+        (WorkloadDebug, 174, Some(17)),
         (Init, 45, Some(12)),
         (Gateway, 101, Some(13)),
     ];
@@ -231,6 +231,13 @@ const CASES: &[(Profile, c_long, [u64; 3], Verdict)] = &[
     (Workload, libc::SYS_ioctl, [0, 0x401C_5820, 0], NotPermitted),
     (Workload, libc::SYS_ioctl, [0, 0x540E, 0], Allow),
     (Workload, libc::SYS_ioctl, [0, 0x5401, 0], Allow),
+    (Workload, libc::SYS_setsockopt, [0, 1, 26], NotPermitted),
+    (Workload, libc::SYS_setsockopt, [0, HIGH | 1, HIGH | 51], NotPermitted),
+    (Workload, libc::SYS_setsockopt, [0, 6, 31], NotPermitted),
+    (Workload, libc::SYS_setsockopt, [0, 6, 26], Allow),
+    (Workload, libc::SYS_setsockopt, [0, 1, 31], Allow),
+    (Workload, libc::SYS_setsockopt, [0, 0, 26], Allow),
+    (Workload, libc::SYS_io_setup, [1, 0, 0], NotImplemented),
     (Workload, libc::SYS_personality, [0, 0, 0], Allow),
     (Workload, libc::SYS_personality, [0xFFFF_FFFF, 0, 0], Allow),
     (Workload, libc::SYS_personality, [0x0004_0000, 0, 0], NotPermitted),
@@ -316,6 +323,11 @@ fn oracle(profile: Profile) -> Vec<Instruction> {
         arguments::LIMIT => Some(vec![rule(&[differ(1, 4)]), rule(&[equal(1, 4), no_pointer.clone()])]),
         arguments::SET_LIMIT => Some(vec![rule(&[differ(0, 4)])]),
         arguments::SIGNAL => Some(vec![rule(&[differ(0, 1)])]),
+        arguments::SET_OPTION => Some(vec![
+            rule(&[differ(1, 1), differ(1, 6)]),
+            rule(&[equal(1, 1), differ(2, 26), differ(2, 50), differ(2, 51), differ(2, 52)]),
+            rule(&[equal(1, 6), differ(2, 31)]),
+        ]),
         arguments::NODE_AT => Some(nodes.map(|kind| rule(&[masked(2, 0xF000, kind)])).to_vec()),
         arguments::NODE => Some(nodes.map(|kind| rule(&[masked(1, 0xF000, kind)])).to_vec()),
         arguments::DATA_MAPPING => Some(vec![rule(&[masked(2, 4, 0)])]),

@@ -20,6 +20,9 @@ const SHM_BYTES: u64 = 64 << 20;
 const LOCKED_BYTES: u64 = 8 << 20;
 const QUEUE_BYTES: u64 = 800 << 10;
 const PENDING_SIGNALS: u64 = 4096;
+/// An ordinary user's pid 1 counts as that user's too. With room for it the control group is what refuses a process too many,
+/// and a control group can be asked whether it did.
+const BESIDE_THE_JOB: u64 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFault {
@@ -127,7 +130,7 @@ fn tmpfs(bytes: u64) -> TmpfsCap {
 fn rlimits(limits: Limits) -> Rlimits {
     Rlimits {
         open_files: limits.ulimits.nofile,
-        processes: limits.pids.get(),
+        processes: limits.pids.get() + BESIDE_THE_JOB,
         stack_bytes: limits.ulimits.stack,
         file_bytes: limits.disk.bytes,
         locked_bytes: LOCKED_BYTES,

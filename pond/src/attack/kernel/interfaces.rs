@@ -34,6 +34,10 @@ pub(super) const CASES: &[Case] = &[
             denied("userfaultfd", |_| attempt::userfault()),
             denied("io_uring", |_| attempt::io_uring())
                 .excused(&[(Errno::PERM, "io_uring is switched off on this host")]),
+            denied("kernel aio", |_| attempt::kernel_aio())
+                .excused(&[(Errno::AGAIN, "somebody holds every request that this host has")]),
+            denied("socket filter", |_| attempt::socket_program(stream()?.as_fd())),
+            denied("upper protocol", |_| attempt::upper_protocol(stream()?.as_fd())),
         ],
     },
     Case {
@@ -182,6 +186,10 @@ pub(in crate::attack) fn open(path: &str, flags: OFlags) -> io::Result<()> {
 pub(in crate::attack) fn socket(family: u16, kind: u32, protocol: u32) -> io::Result<()> {
     let protocol = NonZeroU32::new(protocol).map(Protocol::from_raw);
     got(rustix::net::socket(AddressFamily::from_raw(family), SocketType::from_raw(kind), protocol))
+}
+
+fn stream() -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?)
 }
 
 fn connect(address: &SocketAddrUnix) -> io::Result<()> {

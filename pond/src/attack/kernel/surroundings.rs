@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case] = &[
             }),
             absent("control group", |_| group_path())
                 .excused(&[(Errno::NODATA, "pond itself is in the root group")]),
+            absent("interrupts", |_| found(!std::fs::read("/proc/interrupts")?.is_empty())),
         ],
     },
     Case {
