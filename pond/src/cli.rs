@@ -33,7 +33,7 @@ use crate::rules_cmd::{AllowArgs, DenyArgs};
 use crate::run::{Begun, RunArgs};
 use crate::runs::gc::GcArgs;
 use crate::runs::list::RunsArgs;
-use crate::sandbox_cmd::{Early, Sandbox};
+use crate::sandbox_cmd::{Early, ExecArgs, Sandbox};
 use crate::serve::{self, ServeArgs};
 use crate::up::{self, UpArgs};
 use crate::verify::VerifyArgs;
@@ -137,6 +137,26 @@ enum OnlySandbox {
     Sandbox(Sandbox),
 }
 
+/// And for the one of them that is called most.
+#[derive(Debug, Parser)]
+#[command(name = "pond", version, about = "Runs coding agents and untrusted code, confined.")]
+struct ExecCli {
+    #[command(subcommand)]
+    command: OnlySandboxExec,
+}
+
+#[derive(Debug, Subcommand)]
+enum OnlySandboxExec {
+    /// Sandboxes that last.
+    #[command(subcommand)]
+    Sandbox(OnlyExec),
+}
+
+#[derive(Debug, Subcommand)]
+enum OnlyExec {
+    Exec(ExecArgs),
+}
+
 #[derive(Debug, Subcommand)]
 enum Policy {
     /// The table of profiles.
@@ -206,6 +226,16 @@ pub(crate) fn run(launcher: Begun) -> ExitCode {
 pub(crate) fn sandbox(early: Early) -> ExitCode {
     match SandboxCli::try_parse() {
         Ok(SandboxCli { command: OnlySandbox::Sandbox(command) }) => sandbox_cmd::main(&command, early),
+        Err(error) => usage(&error),
+    }
+}
+
+/// `pond sandbox exec`, and nothing else.
+pub(crate) fn sandbox_exec() -> ExitCode {
+    match ExecCli::try_parse() {
+        Ok(ExecCli { command: OnlySandboxExec::Sandbox(OnlyExec::Exec(args)) }) => {
+            sandbox_cmd::main(&Sandbox::Exec(args), None)
+        }
         Err(error) => usage(&error),
     }
 }

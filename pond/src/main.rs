@@ -87,9 +87,15 @@ fn main() -> ExitCode {
             () => job_cmd::main(begun),
         };
     }
+    if is(keeper::waiter::NAME) {
+        return keeper::waiter::main();
+    }
     if is("sandbox") {
         // Of its keeper too: whoever keeps a sandbox gets ready while this process reads what is wanted.
         let word = std::env::args_os().nth(2);
+        if word.as_ref().is_some_and(|word| word == "exec") {
+            return cli::sandbox_exec();
+        }
         let needed = word.as_ref().and_then(|word| word.to_str()).is_some_and(sandbox_cmd::needs_keeper);
         return cli::sandbox(needed.then(keeper::client::Starting::start));
     }

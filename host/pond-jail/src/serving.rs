@@ -110,7 +110,10 @@ impl Serving<'_> {
         match self.attempt(exec, descriptors) {
             Ok((running, master)) => {
                 self.running.push(running);
-                self.tell(exec, Report::Began, master.as_ref().map(AsFd::as_fd).as_slice());
+                // Only a terminal is news: whoever made the pipes has their ends, and would be woken for nothing.
+                if let Some(master) = master {
+                    self.tell(exec, Report::Began, &[master.as_fd()]);
+                }
             }
             Err(failure) => self.tell(exec, failure.report(), &[]),
         }

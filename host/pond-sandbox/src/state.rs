@@ -95,6 +95,11 @@ impl StateDir {
         self.root.join("sandboxes")
     }
 
+    /// Locked by whoever waits for stopped sandboxes to be due.
+    pub fn waiter(&self) -> PathBuf {
+        self.root.join("waiter")
+    }
+
     /// Results, one directory per run.
     pub fn runs(&self) -> PathBuf {
         self.root.join("runs")

@@ -37,6 +37,15 @@ pub(crate) fn create_file(root: impl AsFd, path: &[u8], mode: Mode) -> Result<Ow
     rustix::fs::openat2(root, here(path), flags, mode, RESOLVE)
 }
 
+/// Makes a directory that must not exist yet. The kernel has no call that makes one beneath another, so the one above is opened first.
+pub(crate) fn make_dir(root: impl AsFd, path: &[u8]) -> Result<()> {
+    let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (path.get(..at).unwrap_or_default(), path.get(at + 1..).unwrap_or_default()),
+        None => (&[][..], path),
+    };
+    rustix::fs::mkdirat(open_dir(root, above)?, name, Mode::RWXU)
+}
+
 fn open(root: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
     rustix::fs::openat2(root, here(path), flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), RESOLVE)
 }

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, openat
 use rustix::io::Errno;
 
 use crate::beneath;
-use crate::object;
+use crate::object::{self, Sparse};
 use crate::path::RelPath;
 use crate::snapshot::{self, Copied, Manner, Outward, SnapshotFault};
 
@@ -75,9 +75,13 @@ pub fn bring_in(
             let manner = Manner { owner: Some(owner), left_out, outward: Outward::Refuse };
             Ok(snapshot::copy(source, directory.as_fd(), &manner)?)
         }
+        FileType::RegularFile if beneath::size(&stat) > MOST_BYTES => {
+            Err(CarryFault::TooLarge("the source".to_owned(), MOST_BYTES))
+        }
         FileType::RegularFile => {
             let bytes = replace(source, &parent, name, owner, stat.st_mode & 0o777)
                 .map_err(|source| CarryFault::Io { path: target.to_owned(), source })?;
+            let bytes = bytes.ok_or_else(|| CarryFault::TooLarge("the source".to_owned(), MOST_BYTES))?;
             Ok(Copied { entries: 1, bytes, ..Copied::default() })
         }
         FileType::Symlink
@@ -136,17 +140,16 @@ pub fn take_out(
     }
     let bound = most.unwrap_or(MOST_BYTES);
     let too_large = || CarryFault::TooLarge(source.to_owned(), bound);
-    if most.is_some() && u64::try_from(now.st_size).unwrap_or(u64::MAX) > bound {
+    if beneath::size(&now) > bound {
         return Err(too_large());
     }
     let made = beneath::create_file(into, name, Mode::RUSR | Mode::WUSR).map_err(exists)?;
-    let bytes = fill(from.as_fd(), &made, owner, (now.st_mode & 0o777, bound.saturating_add(1)))
-        .map_err(|fault| CarryFault::Io { path: source.to_owned(), source: fault })?;
-    // It may have grown meanwhile.
-    if most.is_some() && bytes > bound {
-        return Err(too_large());
-    }
-    Ok(Copied { entries: 1, bytes, ..Copied::default() })
+    let filled = fill(from.as_fd(), &made, owner, (now.st_mode & 0o777, bound));
+    if !matches!(filled, Ok(Some(_)))
+        && let Err(_gone) = rustix::fs::unlinkat(into, name, AtFlags::empty())
+    {}
+    let bytes = filled.map_err(|fault| CarryFault::Io { path: source.to_owned(), source: fault })?;
+    Ok(Copied { entries: 1, bytes: bytes.ok_or_else(too_large)?, ..Copied::default() })
 }
 
 /// A path as it is written inside, relative to the root.
@@ -201,40 +204,49 @@ fn empty(at: &OwnedFd, name: &[u8]) -> Option<OwnedFd> {
     Some(directory)
 }
 
-/// Under another name first, so that what stood there is whole until it is replaced.
+/// Under another name first, so that what stood there is whole until it is replaced. Nothing for one that is too large.
 fn replace(
     source: BorrowedFd<'_>,
     parent: &OwnedFd,
     name: &[u8],
     owner: (Uid, Gid),
     mode: u32,
-) -> io::Result<u64> {
+) -> io::Result<Option<u64>> {
     let part = [b".", name, b".pond-part"].concat();
     if let Err(_was_not_there) = rustix::fs::unlinkat(parent, &*part, AtFlags::empty()) {}
     let made = beneath::create_file(parent, &part, Mode::RUSR | Mode::WUSR)?;
     let filled = fill(source, &made, owner, (mode, MOST_BYTES));
-    let named =
-        filled.and_then(|bytes| Ok(rustix::fs::renameat(parent, &*part, parent, name).map(|()| bytes)?));
-    if named.is_err()
+    let named = match filled {
+        Ok(Some(bytes)) => {
+            rustix::fs::renameat(parent, &*part, parent, name).map_err(io::Error::from).map(|()| Some(bytes))
+        }
+        other => other,
+    };
+    if !matches!(named, Ok(Some(_)))
         && let Err(_gone) = rustix::fs::unlinkat(parent, &*part, AtFlags::empty())
     {}
     named
 }
 
+/// All of it, with its holes; nothing when there is more than `most`, whatever its size was said to be.
 fn fill(
     source: BorrowedFd<'_>,
     target: &OwnedFd,
     (uid, gid): (Uid, Gid),
     (mode, most): (u32, u64),
-) -> io::Result<u64> {
-    let mut from = io::Read::take(std::fs::File::from(source.try_clone_to_owned()?), most);
-    let mut to = std::fs::File::from(target.try_clone()?);
-    let bytes = object::copy(&mut from, &mut to)?;
+) -> io::Result<Option<u64>> {
+    let source = std::fs::File::from(source.try_clone_to_owned()?);
+    let mut to = Sparse { file: std::fs::File::from(target.try_clone()?), end: 0 };
+    let bytes = object::copy(&mut io::Read::take(source, most.saturating_add(1)), &mut to)?;
+    io::Write::flush(&mut to)?;
+    if bytes > most {
+        return Ok(None);
+    }
     if rustix::process::geteuid().is_root() {
         rustix::fs::fchown(target, Some(uid), Some(gid))?;
     }
     rustix::fs::fchmod(target, Mode::from_raw_mode(mode))?;
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
 fn fault(path: &str, errno: Errno) -> CarryFault {

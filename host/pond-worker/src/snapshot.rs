@@ -128,7 +128,7 @@ impl Copy<'_> {
         };
         let stat = rustix::fs::fstat(&from).map_err(|errno| reading(dir, errno))?;
         if depth > 0 {
-            rustix::fs::mkdirat(self.target, dir, Mode::RWXU).map_err(|errno| writing(dir, errno.into()))?;
+            beneath::make_dir(self.target, dir).map_err(|errno| writing(dir, errno.into()))?;
         }
         self.made.push((dir.to_vec(), stat));
         let into = beneath::open_dir(self.target, dir).map_err(|errno| writing(dir, errno.into()))?;

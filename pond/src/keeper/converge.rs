@@ -11,7 +11,7 @@ use pond_sandbox::state::StateDir;
 
 use super::journal::{Detail, Journal};
 use super::place::{Lock, Place, PlaceFault};
-use crate::runs;
+use crate::{output, runs};
 
 /// One sandbox as it is now.
 pub(crate) struct Seen {
@@ -20,17 +20,28 @@ pub(crate) struct Seen {
     pub(crate) sequence: u64,
     /// Whether somebody keeps it.
     pub(crate) is_kept: bool,
+    /// Until it is deleted, if nothing happens before.
+    pub(crate) left: Option<Duration>,
 }
 
-/// Every sandbox, each as it should be.
+/// Every sandbox, each as it should be. One that cannot be read is told of, and keeps no other from being looked at.
 pub(crate) fn all(state: &StateDir, settings: &Settings) -> anyhow::Result<Vec<Seen>> {
     let places = Place::list(state)?;
     if places.is_empty() {
         return Ok(Vec::new());
     }
     runs::clean_up(state)?;
-    let seen = places.into_iter().map(|place| one(place, settings));
-    Ok(seen.collect::<Result<Vec<_>, _>>()?)
+    let mut seen = Vec::new();
+    for place in places {
+        match one(place, settings) {
+            Ok(one) => seen.push(one),
+            Err(fault) => {
+                let fault = anyhow::Error::from(fault);
+                output::say(&format!("pond: warning: {}", output::plain(&format!("{fault:#}"))));
+            }
+        }
+    }
+    Ok(seen)
 }
 
 /// One of them.
@@ -41,13 +52,17 @@ pub(crate) fn named(state: &StateDir, id: &str, settings: &Settings) -> Result<S
 fn one(place: Place, settings: &Settings) -> Result<Seen, PlaceFault> {
     let Some(lock) = place.lock()? else {
         let journal = Journal::open_to_read(place.directory())?;
-        let (state, sequence) = (journal.state(), journal.sequence());
-        return Ok(Seen { place, state, sequence, is_kept: true });
+        return Ok(seen(place, &journal, settings, true));
     };
     let mut journal = Journal::open(place.directory())?;
     settle(&place, &lock, &mut journal, settings)?;
+    Ok(seen(place, &journal, settings, false))
+}
+
+fn seen(place: Place, journal: &Journal, settings: &Settings, is_kept: bool) -> Seen {
     let (state, sequence) = (journal.state(), journal.sequence());
-    Ok(Seen { place, state, sequence, is_kept: false })
+    let left = left(&place, journal, settings);
+    Seen { place, state, sequence, is_kept, left }
 }
 
 /// Moves a sandbox without a keeper to where it belongs.
@@ -64,7 +79,7 @@ fn settle(place: &Place, lock: &Lock, journal: &mut Journal, settings: &Settings
         }
         State::Deleting => finish_deletion(place, lock, journal)?,
         State::Stopped | State::Failed => {
-            if is_due(place, journal, settings) {
+            if left(place, journal, settings).is_some_and(|left| left.is_zero()) {
                 let why = Detail::because("cleanup_ttl", "it was stopped for as long as its document says");
                 delete(place, lock, journal, why)?;
             }
@@ -74,11 +89,17 @@ fn settle(place: &Place, lock: &Lock, journal: &mut Journal, settings: &Settings
     Ok(())
 }
 
-fn is_due(place: &Place, journal: &Journal, settings: &Settings) -> bool {
-    let spec = place.document().ok().and_then(|text| read(&text, settings).ok());
-    let Some(most) = spec.and_then(|spec| spec.cleanup_ttl.duration()) else { return false };
-    let age = journal.since().and_then(|since| Duration::try_from(runs::now().duration_since(since)).ok());
-    age.is_some_and(|age| age >= most)
+/// Until it is deleted, for one that time deletes.
+fn left(place: &Place, journal: &Journal, settings: &Settings) -> Option<Duration> {
+    match journal.state() {
+        State::Stopped | State::Failed => {}
+        State::Pending | State::Ready | State::Deleting | State::Deleted => return None,
+    }
+    let spec = place.document().ok().and_then(|text| read(&text, settings).ok())?;
+    let most = spec.cleanup_ttl.duration()?;
+    // A time that has not come yet is that of a clock which was set back.
+    let age = Duration::try_from(runs::now().duration_since(journal.since()?)).unwrap_or_default();
+    Some(most.saturating_sub(age))
 }
 
 /// Removes a sandbox that nobody keeps.

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use pond_policy::life::{Event, Operation};
 use pond_policy::profile::Commands;
+use pond_policy::refusal::Refusals;
+use pond_policy::sandboxes::check_exec;
 use pond_wire::jail::{Console, ExecOrder};
 
 use super::hub::{Ear, Hub};
@@ -54,9 +56,10 @@ fn begin(hub: &Hub, wanted: &Exec) -> Result<Program, Refusal> {
 /// A profile that has a list of commands has it here too.
 fn allowed(hub: &Hub, wanted: &Exec) -> Result<(), Refusal> {
     let policy = &hub.spec.policy;
-    if wanted.argv.is_empty() {
-        return Err(Refusal::new("command_missing", "name a command to run"));
-    }
+    let env = wanted.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    // How many arguments it has, and how long they are, is the kernel's affair; the program itself has a name.
+    let program = wanted.argv.get(..1).unwrap_or_default();
+    check_exec(program, env, wanted.cwd.as_deref()).map_err(refused)?;
     if policy.posture().commands != Commands::Allowlisted {
         return Ok(());
     }
@@ -102,6 +105,14 @@ fn pipes(hub: &Hub, console: Console) -> Result<(Option<Streams>, Vec<OwnedFd>),
     }
     let ours = Streams { stdin: Some(stdin.1), stdout: stdout.0, stderr: stderr.0 };
     Ok((Some(ours), vec![stdin.0, stdout.1, stderr.1]))
+}
+
+/// All that is wrong with it, under the code of the first.
+fn refused(refusals: Refusals) -> Refusal {
+    let list = refusals.into_list();
+    let code = list.first().map_or("command_invalid", |first| first.code.name());
+    let faults: Vec<String> = list.iter().map(|fault| format!("{}: {}", fault.path, fault.message)).collect();
+    Refusal::new(code, faults.join("; "))
 }
 
 fn failed(code: &str, fault: impl Into<anyhow::Error>) -> Refusal {

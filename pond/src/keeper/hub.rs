@@ -183,15 +183,9 @@ impl Hub {
     }
 
     pub(super) fn forget(&self, number: u64) {
-        let mut ears = lock(&self.ears);
-        ears.remove(&number);
-        let is_last = ears.is_empty();
-        drop(ears);
+        lock(&self.ears).remove(&number);
+        // From now on the time counts in which nobody uses it. Whoever watches the time asks again when what he knows runs out.
         self.touch();
-        if is_last {
-            // From now on the time counts in which nobody uses it.
-            ring(&self.bell);
-        }
     }
 
     /// Ends a program; one that is over is none that could be ended.
@@ -228,13 +222,13 @@ impl Hub {
         *lock(&self.used) = Instant::now();
     }
 
-    /// Until it is stopped because nobody uses it; nothing while somebody does, or where that is no reason.
+    /// Until it is stopped because nobody uses it, all of it while somebody does; nothing where that is no reason.
     pub(super) fn idle_left(&self) -> Option<Duration> {
         let most = self.spec.idle_ttl.duration()?;
-        Some(most.saturating_sub(lock(&self.used).elapsed()))
+        Some(if self.is_used() { most } else { most.saturating_sub(lock(&self.used).elapsed()) })
     }
 
-    pub(super) fn is_used(&self) -> bool {
+    fn is_used(&self) -> bool {
         !lock(&self.ears).is_empty()
     }
 }

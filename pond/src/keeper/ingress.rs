@@ -47,7 +47,7 @@ pub(super) fn check(spec: &Spec, state: &StateDir) -> Result<(), Refusal> {
             tell(format!("builtin_tools[{index}]"), fault);
         }
     }
-    if faults.is_empty() { Ok(()) } else { Err(Refusal::new("ingress_refused", faults.join("\n"))) }
+    if faults.is_empty() { Ok(()) } else { Err(Refusal::new("ingress_refused", faults.join("; "))) }
 }
 
 fn source(path: &Path) -> Result<(), SourceFault> {
@@ -124,7 +124,8 @@ mod tests {
         ]);
         let spec = sandboxes::read(&document, &Settings::default()).unwrap();
         let refused = check(&spec, &state).unwrap_err();
-        let places: Vec<&str> = refused.message.lines().filter_map(|line| line.split(": ").next()).collect();
+        let places: Vec<&str> =
+            refused.message.split("; ").filter_map(|line| line.split(": ").next()).collect();
         let expected = [
             "mounts[1].source",
             "mounts[2].source",

@@ -3,7 +3,7 @@
 //!
 //! Zone: host. It holds the sandbox's lock, its events, pid 1's lifeline, the gateway and a socket at which it is called. When it dies
 //! the kernel ends the sandbox's processes, and its disk stays: whoever looks next (`converge.rs`) sees a stopped sandbox.
-//! No keeper exists for a sandbox that is stopped.
+//! No keeper exists for a sandbox that is stopped; one process waits for all of those until they are to be deleted (`waiter.rs`).
 
 mod beside;
 pub(crate) mod client;
@@ -20,6 +20,7 @@ mod ports;
 pub(crate) mod protocol;
 mod raise;
 mod serve;
+pub(crate) mod waiter;
 
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -96,12 +97,27 @@ fn accept(asker: &mut UnixStream) -> Result<Option<Accepted>, Refusal> {
     };
     // Of its own: keys that interrupt whoever asked are not for it.
     if let Err(_leads_one_already) = rustix::process::setsid() {}
+    if let Err(_as_many_as_there_are) = raise_descriptors() {}
     let state = runs::state().map_err(failed)?;
     let accepted = match order {
         Order::Create { id, document } => create(state, &id, &document)?,
         Order::Resume { id } => resume(state, &id)?,
     };
     Ok(Some(accepted))
+}
+
+/// A program holds seven descriptors of its keeper, and hundreds may run at the same time.
+fn raise_descriptors() -> rustix::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const WANTED: u64 = 8192;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let enough = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
+    match current {
+        Some(current) if current < enough => {
+            setrlimit(Resource::Nofile, Rlimit { current: Some(enough), maximum })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn create(state: StateDir, id: &str, document: &str) -> Result<Accepted, Refusal> {

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::hub::{Ear, Hub};
 use super::protocol::Refusal;
+use super::serve::BREATH;
 
 /// How long pid 1 and the program behind the port may take.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
@@ -36,7 +37,12 @@ pub(super) fn serve(hub: &Arc<Hub>, listeners: Vec<(TcpListener, u16)>) -> io::R
     for (listener, port) in listeners {
         let hub = Arc::clone(hub);
         spawn(move || {
-            for visitor in listener.incoming().flatten() {
+            for visitor in listener.incoming() {
+                let Ok(visitor) = visitor else {
+                    // Out of descriptors; visitors that leave give theirs back.
+                    std::thread::sleep(BREATH);
+                    continue;
+                };
                 let hub = Arc::clone(&hub);
                 // Without a thread to be had the visitor is turned away.
                 if let Err(_busy) = spawn(move || if let Err(_closed) = lead(&hub, visitor, port) {}) {}

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pond_policy::life::{Event, Operation, State};
@@ -18,12 +19,16 @@ use super::journal::{Detail, JournalFault};
 use super::patience::{Patience, STABLE};
 use super::protocol::{self, Answer, Kind, Refusal, Request};
 use super::raise::{self, Ground, Up};
-use super::{Accepted, Told, copy, desk, exec, ports};
+use super::{Accepted, Told, copy, desk, exec, ports, waiter};
 use crate::output::REFUSED;
 use crate::run::Begun;
 use crate::{operator, settings};
 
 const STACK: usize = 256 << 10;
+/// Threads that wait for callers while nobody calls.
+const SPARE: usize = 2;
+/// How long a keeper that cannot hear anybody waits before it tries again.
+pub(super) const BREATH: Duration = Duration::from_millis(20);
 
 /// Why a sandbox that ran runs no more.
 enum Why {
@@ -44,6 +49,11 @@ pub(super) fn keep(accepted: Accepted, mut asker: UnixStream, launcher: Begun) -
         State::Failed => hub.place.clear(&lock).map_err(anyhow::Error::from),
         State::Pending | State::Ready | State::Stopped | State::Deleted => Ok(()),
     };
+    drop(lock);
+    if [State::Stopped, State::Failed].contains(&hub.now())
+        && hub.spec.cleanup_ttl.duration().is_some()
+        && let Err(_until_the_next_look) = waiter::ensure(&hub.state)
+    {}
     match kept.and(cleared) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_whoever_looks_next_settles_it) => ExitCode::from(REFUSED),
@@ -195,9 +205,8 @@ impl Keeper<'_> {
                 PollFd::from_borrowed_fd(hub.bell(), PollFlags::IN),
             ];
             fds.extend(up.gateway_end().map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
-            // While somebody uses it nothing runs out, and whoever is the last to end a use rings.
-            let left = if hub.is_used() { None } else { hub.idle_left() };
-            let left = left.map(|left| left + Duration::from_millis(1));
+            // No later than this, and by then somebody may have used it.
+            let left = hub.idle_left().map(|left| left + Duration::from_millis(1));
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut fds, left.as_ref()) {
                 Err(Errno::INTR) => continue,
@@ -215,26 +224,62 @@ impl Keeper<'_> {
             if gateway {
                 return Ok(Why::Crashed("the sandbox's gateway ended"));
             }
-            if !hub.is_used() && hub.idle_left().is_some_and(|left| left.is_zero()) {
+            if hub.idle_left().is_some_and(|left| left.is_zero()) {
                 return Ok(Why::Idle);
             }
         }
     }
 }
 
-/// Hears callers from now on, each by a thread of its own.
+/// Hears callers from now on. One who waits for them answers himself, and sees first that somebody else waits then: a caller finds
+/// somebody there, and is not made to wait for a thread to be born.
 fn answer_calls(hub: &Arc<Hub>, called: OwnedFd) -> std::io::Result<()> {
-    let hub = Arc::clone(hub);
-    let listen = move || {
-        while let Ok(visitor) = desk::visitor(&called) {
-            let Some(visitor) = visitor else { continue };
-            let hub = Arc::clone(&hub);
-            let answer = std::thread::Builder::new().stack_size(STACK).spawn(move || answer(&hub, visitor));
-            // Without a thread to be had the caller is turned away.
-            if let Err(_busy) = answer {}
+    let waiting = Waiting { hub: Arc::clone(hub), called: Arc::new(called), idle: Arc::default() };
+    (0..SPARE).try_for_each(|_| waiting.clone().start())
+}
+
+/// Threads that wait for callers.
+#[derive(Clone)]
+struct Waiting {
+    hub: Arc<Hub>,
+    called: Arc<OwnedFd>,
+    idle: Arc<AtomicUsize>,
+}
+
+impl Waiting {
+    fn start(self) -> std::io::Result<()> {
+        self.idle.fetch_add(1, Ordering::SeqCst);
+        let idle = Arc::clone(&self.idle);
+        let thread = std::thread::Builder::new().stack_size(STACK).name("calls".to_owned());
+        let started = thread.spawn(move || self.serve()).map(drop);
+        if started.is_err() {
+            idle.fetch_sub(1, Ordering::SeqCst);
         }
-    };
-    std::thread::Builder::new().stack_size(STACK).name("calls".to_owned()).spawn(listen).map(drop)
+        started
+    }
+
+    fn serve(self) {
+        loop {
+            let visitor = match desk::visitor(&self.called) {
+                Ok(Some(visitor)) => visitor,
+                Ok(None) => continue,
+                // Out of descriptors or of memory; programs that end give theirs back.
+                Err(_for_now) => {
+                    std::thread::sleep(BREATH);
+                    continue;
+                }
+            };
+            // Without a thread to be had, the next caller waits for this one.
+            if self.idle.fetch_sub(1, Ordering::SeqCst) == 1
+                && let Err(_busy) = self.clone().start()
+            {}
+            answer(&self.hub, visitor);
+            if self.idle.fetch_add(1, Ordering::SeqCst) >= SPARE {
+                break;
+            }
+        }
+        self.idle.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 fn answer(hub: &Arc<Hub>, mut caller: UnixStream) {

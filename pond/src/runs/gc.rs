@@ -17,7 +17,7 @@ use pond_worker::apply::{Unfinished, all_unfinished};
 use serde::Serialize;
 
 use super::{RunInfo, clean_up, names, now, state};
-use crate::keeper::converge;
+use crate::keeper::{converge, waiter};
 use crate::output;
 
 const KEPT: usize = 50;
@@ -71,7 +71,9 @@ fn collect(args: &GcArgs) -> anyhow::Result<Collected> {
     let state = state()?;
     let Swept { jobs: swept, waiting, stuck: _told } = clean_up(&state)?;
     let settings = crate::settings::sandbox().unwrap_or_default();
-    let sandboxes = converge::all(&state, &settings)?.len();
+    let sandboxes = converge::all(&state, &settings)?;
+    waiter::ensure_for(&state, &sandboxes);
+    let sandboxes = sandboxes.len();
     let mut done = Collected { swept, waiting, sandboxes, ..Collected::default() };
     for name in candidates(&state)? {
         let directory = state.runs().join(&name);

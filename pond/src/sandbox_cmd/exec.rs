@@ -10,7 +10,7 @@ use clap::Args;
 use pond_policy::life::Operation;
 use pond_worker::neutral::Neutraliser;
 use pond_worker::terminal::{Filter, UserTerminal};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::{SandboxFault, find};
@@ -53,7 +53,9 @@ pub(crate) struct ExecArgs {
 }
 
 pub(super) fn main(args: &ExecArgs) -> Result<ExitCode, SandboxFault> {
-    let wanted = args.wanted()?;
+    let mut wanted = args.wanted()?;
+    let first = if wanted.input && wanted.terminal.is_none() { at_hand()? } else { None };
+    wanted.input &= first.as_ref().is_none_or(|first| !first.is_empty());
     // Whoever keeps it knows how it is; what happened before need not be read to ask him.
     let place = Place::find(&runs::state()?, &args.id)?;
     let mut call = match Call::open(place.directory()) {
@@ -76,6 +78,9 @@ pub(super) fn main(args: &ExecArgs) -> Result<ExitCode, SandboxFault> {
             true => output::json(&serde_json::json!({ "exec": exec })),
             false => output::lines(&exec.to_string()),
         });
+    }
+    if let Some(first) = first.filter(|first| !first.is_empty()) {
+        protocol::write_frame(&mut call.stream, Kind::Input, &first)?;
     }
     if args.json { Ok(collect(&mut call)?) } else { Ok(ExitCode::from(relay(call, &wanted)?)) }
 }
@@ -207,6 +212,20 @@ fn wait(
     let changed = person.is_some() && ready.next().unwrap_or(false);
     let interrupted = interrupt.is_some() && ready.next().unwrap_or(false);
     Ok(Ready { said, changed, interrupted })
+}
+
+/// What standard input has without waiting; empty at its end, where no thread is needed to wait for more.
+fn at_hand() -> anyhow::Result<Option<Vec<u8>>> {
+    let stdin = std::io::stdin();
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&now))? == 0 {
+        return Ok(None);
+    }
+    let mut piece = vec![0; PIECE];
+    // Nothing to read from at all is its end.
+    let length = stdin.lock().read(&mut piece).unwrap_or(0);
+    piece.truncate(length);
+    Ok(Some(piece))
 }
 
 fn feed(mut to: UnixStream) {

@@ -14,10 +14,13 @@ use pond_policy::refusal::Refusals;
 use pond_policy::settings::Settings;
 use pond_sandbox::state::StateDir;
 
+pub(crate) use exec::ExecArgs;
+
 use crate::keeper::client::Starting;
 use crate::keeper::converge::{self, Seen};
 use crate::keeper::place::PlaceFault;
 use crate::keeper::protocol::Refusal;
+use crate::keeper::waiter;
 use crate::{output, runs, settings};
 
 /// A keeper that began before anything was read, for the commands that need one.
@@ -26,7 +29,7 @@ pub(crate) type Early = Option<anyhow::Result<Starting>>;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sandbox {
     Create(Box<create::CreateArgs>),
-    Exec(exec::ExecArgs),
+    Exec(ExecArgs),
     Cp(cp::CpArgs),
     Logs(show::LogsArgs),
     Stop(life::StopArgs),
@@ -111,5 +114,7 @@ fn state() -> Result<(StateDir, Settings), SandboxFault> {
 /// The sandbox, as it is now.
 fn find(id: &str) -> Result<Seen, SandboxFault> {
     let (state, settings) = state()?;
-    Ok(converge::named(&state, id, &settings)?)
+    let seen = converge::named(&state, id, &settings)?;
+    waiter::ensure_for(&state, [&seen]);
+    Ok(seen)
 }

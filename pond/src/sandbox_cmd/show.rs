@@ -17,6 +17,7 @@ use crate::keeper::converge::{self, Seen};
 use crate::keeper::exec::Summary;
 use crate::keeper::journal::{self, Entry};
 use crate::keeper::protocol::Refusal;
+use crate::keeper::waiter;
 use crate::output;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -80,6 +81,7 @@ struct Row {
 pub(super) fn ls(args: &LsArgs) -> Result<ExitCode, SandboxFault> {
     let (state, settings) = state()?;
     let seen = converge::all(&state, &settings)?;
+    waiter::ensure_for(&state, &seen);
     let wanted: Vec<(&str, &str)> = args.labels.iter().filter_map(|label| label.split_once('=')).collect();
     let row = |seen: &Seen| {
         let spec = seen.place.document().ok().and_then(|text| converge::read(&text, &settings).ok());

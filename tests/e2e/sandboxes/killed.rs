@@ -24,12 +24,9 @@ impl Chance {
     }
 }
 
-/// Processes of keepers below this state directory, and all that descend from them.
-fn processes(boxes: &Boxes) -> Vec<(i32, String)> {
-    let state = boxes.world.state();
-    let environment = format!("POND_STATE_DIR={}", state.display());
-    let mut found: Vec<(i32, String)> = Vec::new();
-    let all: Vec<(i32, i32, String)> = fs::read_dir("/proc")
+/// Every process that is not dead: its number, its parent's and its words.
+fn alive() -> Vec<(i32, i32, String)> {
+    fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
         .filter_map(|pid| {
@@ -41,12 +38,30 @@ fn processes(boxes: &Boxes) -> Vec<(i32, String)> {
             let name = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
             (status != "Z").then_some((pid, parent, name))
         })
-        .collect();
+        .collect()
+}
+
+fn is_of(boxes: &Boxes, pid: i32) -> bool {
+    let environment = format!("POND_STATE_DIR={}", boxes.world.state().display());
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|text| text.split(|byte| *byte == 0).any(|entry| entry == environment.as_bytes()))
+}
+
+/// Processes of this name below this state directory.
+pub(super) fn named(boxes: &Boxes, name: &str) -> Vec<i32> {
+    alive()
+        .into_iter()
+        .filter(|(pid, _, found)| found == name && is_of(boxes, *pid))
+        .map(|(pid, ..)| pid)
+        .collect()
+}
+
+/// Processes of keepers below this state directory, and all that descend from them.
+fn processes(boxes: &Boxes) -> Vec<(i32, String)> {
+    let mut found: Vec<(i32, String)> = Vec::new();
+    let all = alive();
     for (pid, _, name) in &all {
-        let keeper = name == "pond keeper";
-        let ours = fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|text| text.split(|byte| *byte == 0).any(|entry| entry == environment.as_bytes()));
-        if keeper && ours {
+        if name == "pond keeper" && is_of(boxes, *pid) {
             found.push((*pid, name.clone()));
         }
     }
@@ -64,7 +79,7 @@ fn processes(boxes: &Boxes) -> Vec<(i32, String)> {
     }
 }
 
-fn kill(pid: i32) {
+pub(super) fn kill(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid)
         && let Err(_gone) = kill_process(pid, Signal::KILL)
     {}
@@ -118,6 +133,7 @@ fn a_sandbox_whose_pid_1_or_gateway_dies_is_started_anew() {
     }
 }
 
+const WAITER: &str = "pond waiter";
 const USUAL_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 const USUAL_ROUNDS: u64 = 12;
 
@@ -144,6 +160,7 @@ impl Round<'_> {
         std::thread::sleep(Duration::from_millis(chance.below(within)));
         let mut alive = processes(self.boxes);
         alive.retain(|(pid, _)| !self.spared.contains(pid));
+        alive.extend(named(self.boxes, WAITER).into_iter().map(|pid| (pid, WAITER.to_owned())));
         alive.push((i32::try_from(asked.id()).unwrap(), "the command itself".to_owned()));
         let (victim, name) = &alive[usize::try_from(chance.below(alive.len() as u64)).unwrap()];
         kill(*victim);
@@ -215,4 +232,5 @@ fn sandboxes_made_and_removed_under_random_kills_leave_nothing() {
     wait_until(|| is_clean(&boxes));
     boxes.world.run(&["gc"]);
     assert_eq!(names(&boxes.world.state().join("live")), BTreeSet::new());
+    wait_until(|| named(&boxes, WAITER).is_empty());
 }

@@ -1,9 +1,12 @@
 //! A sandbox in use: a terminal in it, what a program writes while it runs, and a disk that was left in disorder.
 
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::Boxes;
+use super::killed::named;
+use crate::residue::wait_until;
 use crate::tmux::Tmux;
 
 #[test]
@@ -106,4 +109,44 @@ fn taken(base: &str) -> std::fs::File {
     let lock = std::fs::File::options().write(true).open(format!("/run/pond/ids/{slot:04}")).unwrap();
     lock.lock().unwrap();
     lock
+}
+
+/// Whoever may call a keeper may call it too often.
+#[test]
+fn a_keeper_that_ran_out_of_descriptors_hears_again() {
+    let boxes = Boxes::new();
+    boxes.create("many", &[]);
+    let [keeper] = named(&boxes, "pond keeper")[..] else { panic!("one keeper") };
+    let pid = rustix::process::Pid::from_raw(keeper);
+    let few = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
+    rustix::process::prlimit(pid, rustix::process::Resource::Nofile, few).unwrap();
+    let socket = boxes.world.state().join("sandboxes/many/socket");
+    let callers: Vec<UnixStream> = (0..80).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let open = || std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().count();
+    wait_until(|| open() == 64);
+    std::thread::sleep(Duration::from_millis(100));
+    drop(callers);
+    wait_until(|| open() < 60);
+    assert_eq!(boxes.shell("many", "echo here").stdout, "here\n");
+}
+
+#[test]
+fn what_is_asked_for_in_vain_is_told_by_its_name() {
+    let boxes = Boxes::new();
+    boxes.create("asked", &[]);
+    for (words, code) in [
+        (&["exec", "-e", "=x", "asked", "--", "true"][..], "env_invalid"),
+        (&["exec", "-w", "../etc", "asked", "--", "true"], "target_invalid"),
+        (&["exec", "asked", "--", ""], "command_missing"),
+    ] {
+        let refused = boxes.sandbox(words);
+        assert!(
+            refused.code == 125 && refused.stderr.contains(&format!("[{code}]")),
+            "{words:?}: {refused:?}"
+        );
+    }
+    boxes.world.write("odd.yaml", "id: odd\nsandbox: 7\n");
+    let refused = boxes.sandbox(&["create", "-f", "odd.yaml", "--backend", "native"]);
+    assert!(refused.code == 125 && refused.stderr.contains("[wrong_type]"), "{refused:?}");
+    assert!(!boxes.world.state().join("sandboxes/odd").exists());
 }

@@ -17,11 +17,14 @@ use crate::shape::{Kind, Shape};
 /// `over` on top of `base`.
 #[must_use]
 pub fn merge(base: Node, over: Node) -> Node {
-    merge_object(&SPEC_SHAPE, base, over)
+    match (base, over) {
+        (Node::Map(entries), Node::Map(later)) => merge_fields(&SPEC_SHAPE, entries, later),
+        (base, Node::Map(_)) if base != Node::Null => base,
+        (_, over) => over,
+    }
 }
 
-fn merge_object(shape: &'static Shape, base: Node, over: Node) -> Node {
-    let (Node::Map(mut entries), Node::Map(later)) = (base, over.clone()) else { return over };
+fn merge_fields(shape: &'static Shape, mut entries: Vec<(String, Node)>, later: Vec<(String, Node)>) -> Node {
     for (key, value) in doubled_last(later) {
         let kind = shape.fields.iter().find(|field| field.name == key).map(|field| &field.kind);
         put(&mut entries, key, value, kind);
@@ -45,7 +48,9 @@ fn put(entries: &mut Vec<(String, Node)>, key: String, value: Entry, kind: Optio
 
 fn merge_value(kind: Option<&'static Kind>, base: Node, over: Node) -> Node {
     match (kind, base, over) {
-        (Some(Kind::Object(shape)), base, over) => merge_object(shape, base, over),
+        (Some(Kind::Object(shape)), Node::Map(entries), Node::Map(later)) => {
+            merge_fields(shape, entries, later)
+        }
         (Some(Kind::List { .. }), Node::List(mut members), Node::List(more)) => {
             members.extend(more);
             Node::List(members)
@@ -54,6 +59,9 @@ fn merge_value(kind: Option<&'static Kind>, base: Node, over: Node) -> Node {
             doubled_last(later).into_iter().for_each(|(key, value)| put(&mut entries, key, value, None));
             Node::Map(entries)
         }
+        // A value of the wrong type is no place to put anything into, and stays the fault that it is.
+        (Some(Kind::Object(_) | Kind::Map { .. }), base, Node::Map(_)) if base != Node::Null => base,
+        (Some(Kind::List { .. }), base, Node::List(_)) if base != Node::Null => base,
         (_, _, over) => over,
     }
 }
@@ -113,9 +121,16 @@ mod tests {
         assert_eq!(count(merge(node!({"id": "c"}), doubled())), 2);
         assert_eq!(merge(node!({"network": "host"}), node!({})), node!({"network": "host"}));
         assert_eq!(merge(node!({}), node!({"network": "host"})), node!({"network": "host"}));
-        assert_eq!(merge(node!({"mounts": "x"}), node!({"mounts": []})), node!({"mounts": []}));
+        assert_eq!(merge(node!({"mounts": "x"}), node!({"mounts": []})), node!({"mounts": "x"}));
         assert_eq!(merge(node!({"mounts": []}), node!({"mounts": "x"})), node!({"mounts": "x"}));
-        assert_eq!(merge(node!([]), node!({"id": "a"})), node!({"id": "a"}));
+        for (base, over) in [
+            (node!({"sandbox": "7"}), node!({"sandbox": {"backend": "native"}})),
+            (node!({"sandbox": {"overrides": "x"}}), node!({"sandbox": {"overrides": {"memory": "1g"}}})),
+            (node!({"labels": ["x"]}), node!({"labels": {"a": "b"}})),
+        ] {
+            assert_eq!(merge(base.clone(), over), base, "nothing is repaired by what is said on top");
+        }
+        assert_eq!(merge(node!([]), node!({"id": "a"})), node!([]));
         assert_eq!(merge(node!({"id": "a"}), node!([])), node!([]));
     }
 }

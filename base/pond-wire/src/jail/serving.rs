@@ -58,7 +58,7 @@ impl Ask {
 }
 
 /// What pid 1 says of one exec or call. An exec that began ends with `Exited` or `Signaled`; one that did not, with `Failed`
-/// before it.
+/// before it. That it began is said where something travels along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     pub id: u64,

@@ -105,6 +105,50 @@ fn no_link_is_followed_on_either_way() {
 }
 
 #[test]
+fn a_directory_that_becomes_a_link_meanwhile_leads_nowhere() {
+    let world = World::new();
+    for number in 0..300 {
+        std::fs::create_dir_all(world.at(&format!("host/tree/a-dir/{number}"))).unwrap();
+    }
+    for round in 0..10 {
+        let target = world.at(&format!("root/workspace/tree-{round}"));
+        let (made, aside) = (target.join("a-dir"), target.join("aside"));
+        std::thread::scope(|scope| {
+            // What runs in the sandbox waits for the directory to be made, and puts a link to the host in its place.
+            let swap = scope.spawn(|| {
+                let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+                while std::fs::rename(&made, &aside).is_err() && std::time::Instant::now() < until {}
+                symlink(world.at("out"), &made).unwrap();
+            });
+            drop(world.bring("host/tree", &format!("/workspace/tree-{round}"), &[]));
+            swap.join().unwrap();
+        });
+        assert_eq!(std::fs::read_dir(world.at("out")).unwrap().count(), 0, "in round {round}");
+    }
+}
+
+#[test]
+fn what_is_too_large_is_no_shorter_copy() {
+    let world = World::new();
+    for place in ["root/workspace/large", "host/large"] {
+        let file = File::create(world.at(place)).unwrap();
+        file.set_len(MOST_BYTES + 1).unwrap();
+    }
+    assert!(matches!(world.take("/workspace/large", "large"), Err(CarryFault::TooLarge(_, MOST_BYTES))));
+    assert!(matches!(
+        world.bring("host/large", "/workspace/in", &[]),
+        Err(CarryFault::TooLarge(_, MOST_BYTES))
+    ));
+    assert_eq!(std::fs::read_dir(world.at("out")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(world.at("root/workspace")).unwrap().count(), 1);
+    // A hole takes no room on either side.
+    File::create(world.at("root/workspace/hole")).unwrap().set_len(8 << 20).unwrap();
+    world.take("/workspace/hole", "hole").unwrap();
+    let taken = std::fs::metadata(world.at("out/hole")).unwrap();
+    assert_eq!((taken.len(), std::os::unix::fs::MetadataExt::blocks(&taken)), (8 << 20, 0));
+}
+
+#[test]
 fn a_link_that_leads_out_of_what_is_brought_in_is_refused_unless_it_is_left_out() {
     let world = World::new();
     for target in ["/etc/passwd", "../../secret", "deep/../../up"] {
