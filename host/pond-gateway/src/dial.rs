@@ -195,7 +195,7 @@ mod tests {
             }
         }
         let _anybody = connect(there, First::Anybody).await.unwrap();
-        assert!(listener.accept().is_ok());
+        drop(listener.accept().unwrap());
     }
 
     #[tokio::test]
