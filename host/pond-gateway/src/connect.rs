@@ -118,6 +118,51 @@ mod tests {
         }
     }
 
+    /// What a request comes to: a destination, or the code of its refusal.
+    fn judged(request: &str) -> Result<String, DenialCode> {
+        let (head, _) = parse_head(format!("{request}\r\n\r\n").as_bytes()).unwrap().unwrap();
+        destination(&head).map(|found| found.to_string()).map_err(|denial| denial.code())
+    }
+
+    #[test]
+    fn c02_c03_c04_c05_c18_a_head_says_where_in_one_way_and_brings_no_body() {
+        let connect = "CONNECT h.com:443 HTTP/1.1";
+        for fields in ["", "\r\nHost: h.com", "\r\nHost: H.com.:443", "\r\nContent-Length: 0"] {
+            assert_eq!(judged(&format!("{connect}{fields}")), Ok("h.com:443".to_owned()), "{fields}");
+        }
+        assert_eq!(judged("CONNECT h.com:443 HTTP/1.0"), Ok("h.com:443".to_owned()));
+        for fields in [
+            "Host: evil.com",
+            "Host: h.com:444",
+            "Host: h.com:443:443",
+            "Host: \u{e9}.com",
+            "Host:",
+            "Host: h.com\r\nHost: h.com",
+            "Content-Length: 5",
+            "Content-Length: 0\r\nContent-Length: 5",
+            "Transfer-Encoding: chunked",
+            "Transfer-Encoding: identity",
+        ] {
+            let request = format!("{connect}\r\n{fields}");
+            assert_eq!(judged(&request), Err(DenialCode::RequestMalformed), "{fields}");
+        }
+    }
+
+    #[test]
+    fn c16_c23_c26_what_is_not_connect_is_refused_by_what_it_is() {
+        for (request, code) in [
+            ("connect h.com:443 HTTP/1.1", DenialCode::MethodNotAllowed),
+            ("GET http://h.com/ HTTP/1.1", DenialCode::HttpsOnly),
+            ("GET /metrics HTTP/1.1", DenialCode::HttpsOnly),
+            ("GET http://127.0.0.1:3128/ HTTP/1.1", DenialCode::SelfAddress),
+            ("GET http://127.9.9.9/ HTTP/1.1", DenialCode::SelfAddress),
+            ("GET http://localhost:8377/x HTTP/1.1", DenialCode::SelfAddress),
+            ("GET http://[::1]:80/ HTTP/1.1", DenialCode::SelfAddress),
+        ] {
+            assert_eq!(judged(request), Err(code), "{request}");
+        }
+    }
+
     #[test]
     fn c24_of_a_refused_request_only_the_host_is_repeated() {
         for target in [

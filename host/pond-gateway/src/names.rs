@@ -92,6 +92,21 @@ mod tests {
     }
 
     #[test]
+    fn all_domains_together_have_a_cap_too() {
+        let (list, names) = (Allowlist::new([], []), Names::default());
+        let ask = |name: &str| {
+            let permit = decide_internet(&list, &Destination::parse(&format!("{name}:80")).unwrap()).unwrap();
+            names.admit(&permit).map_err(|denial| denial.code())
+        };
+        for number in 0..NAMES_IN_ALL {
+            let domain = number / NAMES_PER_DOMAIN;
+            assert_eq!(ask(&format!("n{number}.d{domain}.com")), Ok(Admitted::First));
+        }
+        assert_eq!(ask("one.more.com"), Err(DenialCode::TooManyNames));
+        assert_eq!(ask("n0.d0.com"), Ok(Admitted::Again));
+    }
+
+    #[test]
     fn c61_a_wildcard_stops_naming_hosts_at_its_cap() {
         let rule = |text| HostRule::parse_config(text).unwrap();
         let list = Allowlist::new([rule("*.d.com"), rule("*.e.com"), rule("x.d.com")], []);

@@ -204,6 +204,7 @@ mod tests {
         tunnels.lend(1);
         assert_eq!(tunnels.bytes_left(), 0);
         tunnels.lend(u64::MAX);
+        tunnels.lend(1);
         assert_eq!(tunnels.room().await, 11);
         tunnels.add_moved(11);
         assert_eq!(tunnels.room().await, 0, "nobody is asked any more");

@@ -193,6 +193,19 @@ mod tests {
     }
 
     #[test]
+    fn c57_where_translation_is_not_known_no_ipv6_address_is_dialled() {
+        let pinned = |addresses: &[&str]| {
+            let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+            let permit = Permit::for_model(HostName::parse("h.com").unwrap(), Port::HTTPS);
+            let pinned = permit.pin(&addresses, &[]).unwrap().over_ipv4();
+            pinned.map(|pinned| pinned.addresses().to_vec()).map_err(|denial| denial.code())
+        };
+        let ipv4: SocketAddr = "93.184.220.9:443".parse().unwrap();
+        assert_eq!(pinned(&["2606:2800::1", "93.184.220.9"]), Ok(vec![ipv4]));
+        assert_eq!(pinned(&["2606:2800::1"]), Err(crate::egress::DenialCode::DnsFailed));
+    }
+
+    #[test]
     fn c92_a_refused_address_is_known_with_the_rule_that_led_to_it_and_not_told_to_the_job() {
         use crate::egress::{Allowlist, Destination, decide};
         let rule = HostRule::parse_config("*.acme.com").unwrap();

@@ -42,6 +42,8 @@ pub(super) async fn count(
     request: &Request<Full<Bytes>>,
 ) -> Option<Counted> {
     let (target, body) = question(call, inspected, request.uri().path())?;
+    // What the question leaves out may be read by the model all the same: no token of it is shorter than a byte.
+    let unasked = u64::try_from(inspected.body.len().saturating_sub(body.len())).unwrap_or(u64::MAX);
     let mut asked = Request::new(Full::new(Bytes::from(body)));
     *asked.method_mut() = http::Method::POST;
     *asked.uri_mut() = target.parse().ok()?;
@@ -50,7 +52,10 @@ pub(super) async fn count(
     Some(match tokio::time::timeout(ANSWER_TIME, ask(served, asked)).await {
         Err(_) => failed(504, "upstream_late"),
         Ok(Err(fault)) => failed(fault.status(), fault.code()),
-        Ok(Ok((status, tokens))) => Counted { status, outcome: Outcome::Served, tokens },
+        Ok(Ok((status, tokens))) => {
+            let tokens = tokens.map(|tokens| tokens.saturating_add(unasked));
+            Counted { status, outcome: Outcome::Served, tokens }
+        }
     })
 }
 

@@ -184,10 +184,13 @@ impl Edit {
 }
 
 impl Inspected {
-    /// The body with the output limited to the `most` tokens that are paid for, where the client set no limit and where
-    /// the one it set may not be understood.
-    pub fn limited(self, most: u64) -> Vec<u8> {
+    /// The body with the output limited to the `most` tokens that are paid for, where the client set no limit, a higher one
+    /// or one that may not be understood.
+    pub fn limited(mut self, most: u64) -> Vec<u8> {
         let number = most.to_string();
+        if matches!(self.output, OutputLimit::Given(given) if given > most) {
+            self.body = lowered(self.body, most);
+        }
         if self.older_limit == OlderLimit::Written {
             let lower = |own: &str| own.parse().map_or(most, |own: u64| own.min(most)).to_string();
             return with_value(&self.body, "max_tokens", lower)
@@ -212,4 +215,16 @@ impl Inspected {
             }
         }
     }
+}
+
+/// Every limit the client wrote, at most this high.
+fn lowered(body: Vec<u8>, most: u64) -> Vec<u8> {
+    let lower = |own: &str| own.parse().map_or(own.to_owned(), |own: u64| own.min(most).to_string());
+    let at_top = ["max_tokens", "max_output_tokens", "max_completion_tokens"];
+    let body = at_top.into_iter().fold(body, |body, field| with_value(&body, field, lower).unwrap_or(body));
+    let inside = |config: &str| {
+        let lowered = with_value(config.as_bytes(), "maxOutputTokens", lower);
+        lowered.map_or_else(|| config.to_owned(), |text| String::from_utf8_lossy(&text).into_owned())
+    };
+    with_value(&body, "generationConfig", inside).unwrap_or(body)
 }

@@ -241,6 +241,12 @@ mod tests {
         {
             assert_eq!(target("POST", &format!("/v1/messages{query}")), Err(RouteFault::Query), "{query}");
         }
+        let long = |value: usize| format!("/v1/messages?beta={}", "x".repeat(value));
+        assert_eq!(target("POST", &long(MOST_QUERY - 5)), Ok(long(MOST_QUERY - 5)));
+        assert_eq!(target("POST", &long(MOST_QUERY - 4)), Err(RouteFault::Query));
+        let named = |length: usize| format!("{GEMINI}/{}:generateContent", "g".repeat(length));
+        assert_eq!(target("POST", &named(128)), Ok(named(128)));
+        assert_eq!(target("POST", &named(129)), Err(RouteFault::Unknown));
         let stream = "/v1beta/models/gemini-2.5-pro:streamGenerateContent";
         let found = route(b"POST", format!("{stream}?key=abc&alt=sse").as_bytes()).unwrap();
         assert_eq!(found.target, format!("{stream}?alt=sse"));

@@ -23,9 +23,10 @@ pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
     }
     refuse_any(tree, &["inference_geo"], InspectFault::Unpriced)?;
     refuse_any(tree, &["container"], InspectFault::Stored)?;
+    check_edits(tree)?;
     if !provider_tools {
         let client_side = |kind: &str| {
-            kind == "custom" || ANTHROPIC_CLIENT_TOOLS.iter().any(|prefix| kind.starts_with(prefix))
+            kind == "custom" || ANTHROPIC_CLIENT_TOOLS.iter().any(|prefix| is_dated(kind, prefix))
         };
         check_tools(tree, true, client_side)?;
         refuse_any(tree, &["mcp_servers"], InspectFault::ProviderEgress)?;
@@ -83,13 +84,18 @@ pub(super) fn chat(tree: &Json<'_>, api: Api, provider_tools: bool) -> Result<Fo
     if switch(tree, "store")? {
         return Err(InspectFault::Stored("store"));
     }
-    refuse_any(tree, &["prediction", "audio", "models", "route"], InspectFault::Unpriced)?;
+    let other_prices = ["prediction", "audio", "models", "route", "provider", "preset"];
+    refuse_any(tree, &other_prices, InspectFault::Unpriced)?;
     if list(tree, "modalities")?.iter().any(|kind| kind.text() != Some("text")) {
         return Err(InspectFault::Unpriced("modalities"));
     }
     if !provider_tools {
         check_tools(tree, false, |kind| CHAT_CLIENT_TOOLS.contains(&kind))?;
-        refuse_any(tree, &["web_search_options", "plugins"], InspectFault::ProviderEgress)?;
+        let searches = ["web_search_options", "plugins", "search_parameters"];
+        refuse_any(tree, &searches, InspectFault::ProviderEgress)?;
+        if switch(tree, "enable_search")? {
+            return Err(InspectFault::ProviderEgress("enable_search"));
+        }
     }
     if let Some(messages) = tree.get("messages") {
         check_parts(messages, provider_tools)?;
@@ -211,6 +217,22 @@ fn check_tools(
     if objects(tree, "tools")?.iter().all(fine) { Ok(()) } else { Err(InspectFault::ProviderEgress("tools")) }
 }
 
+/// Whether a kind is this name followed by a date: what only begins like it may be somebody else's.
+fn is_dated(kind: &str, name: &str) -> bool {
+    let date = kind.strip_prefix(name).unwrap_or_default();
+    !date.is_empty() && date.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Anthropic: what is done to the context on the way. Taking something out costs nothing; to sum it up is a call of its own,
+/// which the report does not count.
+fn check_edits(tree: &Json<'_>) -> Result<(), InspectFault> {
+    let edits = object(tree, "context_management")?.map_or(Ok(&[][..]), |how| list(how, "edits"))?;
+    let clears = |edit: &Json<'_>| {
+        edit.get("type").and_then(Json::text).is_some_and(|kind| kind.starts_with("clear_"))
+    };
+    if edits.iter().all(clears) { Ok(()) } else { Err(InspectFault::Unpriced("context_management")) }
+}
+
 /// Responses: tools the client runs, one by one or grouped under a name. Items of the input bring such lists as well.
 fn check_grouped_tools(holder: &Json<'_>) -> Result<(), InspectFault> {
     objects(holder, "tools")?.iter().try_for_each(|tool| match tool.get("type").and_then(Json::text) {
@@ -236,10 +258,15 @@ fn check_blocks(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFaul
             return Err(InspectFault::ProviderEgress("source"));
         }
     }
-    let is_call = kind.ends_with("tool_use");
-    let children =
-        node.entries().iter().filter(|(key, _)| !(is_call && key == "input")).map(|(_, value)| value);
-    children.chain(node.items()).try_for_each(|child| check_blocks(child, provider_tools))
+    parts(node).try_for_each(|child| check_blocks(child, provider_tools))
+}
+
+/// What a node of a conversation holds, without what a model passed to a tool: that is the tool's.
+pub(super) fn parts<'t, 'a>(node: &'t Json<'a>) -> impl Iterator<Item = &'t Json<'a>> {
+    let is_call = node.get("type").and_then(Json::text).is_some_and(|kind| kind.ends_with("tool_use"));
+    let named =
+        node.entries().iter().filter(move |(key, _)| !(is_call && key == "input")).map(|(_, value)| value);
+    named.chain(node.items())
 }
 
 /// Responses: an item that has an id and says neither who speaks nor what it is means one that the provider kept.
@@ -268,6 +295,10 @@ fn check_parts(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault
             "image_url" | "file_url" | "video_url" | "audio_url" if !provider_tools && !is_inline(value) => {
                 return Err(InspectFault::ProviderEgress("a URL to fetch"));
             }
+            // Some servers take the address of a file where its content should be.
+            "file_data" | "fileData" if !provider_tools && is_address(value) => {
+                return Err(InspectFault::ProviderEgress("a URL to fetch"));
+            }
             "file_id" if *value != Json::Null => return Err(InspectFault::Stored("file_id")),
             "tools" if !provider_tools => check_grouped_tools(node)?,
             _ => check_parts(value, provider_tools)?,
@@ -283,6 +314,10 @@ fn is_inline(value: &Json<'_>) -> bool {
         Json::Map(_) => value.get("url").and_then(Json::text).is_some_and(|url| url.starts_with("data:")),
         Json::Bool(_) | Json::Whole(_) | Json::Number | Json::List(_) => false,
     }
+}
+
+fn is_address(value: &Json<'_>) -> bool {
+    value.text().is_some_and(|text| text.contains("://"))
 }
 
 /// Gemini: parts by URI. What a model passed to a function, and what that answered, is not a request.

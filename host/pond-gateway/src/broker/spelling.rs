@@ -4,14 +4,18 @@
 
 use super::inspect::InspectFault;
 use super::json::Json;
+use super::rules::parts;
 
 /// What the rules of the APIs with such names ask a body for.
-const JUDGED: [&str; 32] = [
+const JUDGED: [&str; 38] = [
     "audio",
     "background",
     "best_of",
     "container",
+    "context_management",
     "conversation",
+    "edits",
+    "enable_search",
     "inference_geo",
     "input",
     "max_completion_tokens",
@@ -25,9 +29,12 @@ const JUDGED: [&str; 32] = [
     "n",
     "plugins",
     "prediction",
+    "preset",
     "previous_response_id",
     "prompt",
+    "provider",
     "route",
+    "search_parameters",
     "service_tier",
     "speed",
     "store",
@@ -41,19 +48,48 @@ const JUDGED: [&str; 32] = [
     "web_search_options",
 ];
 
-/// Refuses a body with such a name at its top, in its list of tools or in what it says about its stream.
+/// And what they ask the parts of a conversation for.
+const JUDGED_WITHIN: [&str; 14] = [
+    "audio_url",
+    "file_data",
+    "file_id",
+    "file_url",
+    "id",
+    "image_url",
+    "input_audio",
+    "input_video",
+    "role",
+    "source",
+    "tools",
+    "type",
+    "url",
+    "video_url",
+];
+
+/// Refuses a body with such a name at its top, in its list of tools, in what it says about its stream or its context, or
+/// anywhere in its conversation.
 pub(super) fn check(body: &Json<'_>) -> Result<(), InspectFault> {
     let tools = body.get("tools").map_or(&[][..], Json::items);
-    let places = [Some(body), body.get("stream_options")].into_iter().flatten().chain(tools);
-    match places.flat_map(Json::entries).any(|(name, _)| is_other_spelling(name)) {
+    let objects = [Some(body), body.get("stream_options"), body.get("context_management")];
+    let mut names = objects.into_iter().flatten().chain(tools).flat_map(Json::entries);
+    let mut conversation = ["messages", "system", "input"].into_iter().filter_map(|key| body.get(key));
+    match names.any(|(name, _)| is_other_spelling(name, &JUDGED)) || conversation.any(is_misspelled) {
         true => Err(InspectFault::Field("a field that differs from a known one in its case")),
         false => Ok(()),
     }
 }
 
-fn is_other_spelling(name: &str) -> bool {
+fn is_misspelled(part: &Json<'_>) -> bool {
+    // The variables of a command are anybody's, and capitals are their custom.
+    let variables = part.get("env");
+    part.entries().iter().any(|(name, _)| is_other_spelling(name, &JUDGED_WITHIN))
+        || parts(part)
+            .any(|part| !variables.is_some_and(|own| std::ptr::eq(own, part)) && is_misspelled(part))
+}
+
+fn is_other_spelling(name: &str, judged: &[&str]) -> bool {
     let folded = name.to_uppercase().to_lowercase();
-    folded != name && JUDGED.contains(&folded.as_str())
+    folded != name && judged.contains(&folded.as_str())
 }
 
 #[cfg(test)]
@@ -69,6 +105,12 @@ mod tests {
             "{\"max_to\u{212a}ens\":9}",
             r#"{"tools":[{"type":"function","Type":"mcp"}]}"#,
             r#"{"stream_options":{"Include_Usage":false}}"#,
+            r#"{"context_management":{"Edits":[]}}"#,
+            r#"{"messages":[{"content":[{"type":"image_url","Image_URL":{"url":"https://evil"}}]}]}"#,
+            r#"{"messages":[{"content":[{"image_url":{"url":"data:","URL":"https://evil"}}]}]}"#,
+            r#"{"messages":[{"content":[{"type":"tool_result","content":[{"Source":{}}]}]}]}"#,
+            r#"{"input":[{"type":"message","Type":"item_reference"}]}"#,
+            r#"{"system":[{"Type":"image"}]}"#,
         ] {
             let fault = check(&Json::parse(body.as_bytes()).unwrap()).map_err(|fault| fault.code());
             assert_eq!(fault, Err("body_field"), "{body}");
@@ -76,6 +118,7 @@ mod tests {
         for body in [
             r#"{"model":"m","Temperature":1,"topP":1,"N_best":2}"#,
             r#"{"messages":[{"content":[{"type":"tool_use","input":{"Model":"T","model":"t"}}]}]}"#,
+            r#"{"input":[{"type":"local_shell_call","action":{"type":"exec","env":{"URL":"u","ID":"i"}}}]}"#,
             r#"{"tools":[{"type":"function","function":{"parameters":{"properties":{"Type":{}}}}}]}"#,
         ] {
             assert_eq!(check(&Json::parse(body.as_bytes()).unwrap()), Ok(()), "{body}");

@@ -70,6 +70,17 @@ fn edns_is_answered_in_kind() {
     assert_eq!(reply[reply.len() - 11..], [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
 }
 
+#[test]
+fn only_an_edns_record_may_follow_the_question() {
+    for (at_end, byte) in [(11, 1), (9, 1), (10, 1)] {
+        let mut packet = with_edns(query(&[b"a", b"com"], TYPE_A, CLASS_IN));
+        let at = packet.len() - at_end;
+        packet[at] = byte;
+        let malformed = matches!(receive(&packet), Received::Answer(QueryFault::Malformed, _));
+        assert!(malformed, "byte {at_end} from the end");
+    }
+}
+
 /// As RFC 8467 asks of clients that hide how long their questions are.
 #[test]
 fn a_padded_question_is_one() {

@@ -130,10 +130,68 @@ fn a_second_message_behind_the_hello_is_refused() {
     message.extend(named(b"evil.com").message());
     assert_eq!(read(&records(&message, MAX_RECORD)), Err(HelloFault::Malformed));
     assert_eq!(read(&records(&message, 100)), Err(HelloFault::Malformed));
+    // Nor is one believed while its record is not whole: what is missing may be such a message.
+    let mut longer = named(b"a.com").bytes();
+    longer[4] += 1;
+    assert_eq!(read(&longer), Ok(None));
+    longer.push(1);
+    assert_eq!(read(&longer), Err(HelloFault::Malformed));
     // What follows in a record of its own is the client's business: the name was said.
     let mut bytes = named(b"a.com").bytes();
     bytes.extend([23, 3, 3, 0, 1, 0]);
     assert_eq!(read(&bytes), name("a.com"));
+}
+
+/// The fixed part of a hello: session, cipher suites, compressions.
+#[test]
+fn c73_a_hello_without_what_every_hello_has_is_malformed() {
+    let hello = |session: &[u8], suites: &[u8], compressions: &[u8]| {
+        let whole = named(b"a.com").message();
+        let vec8 = |bytes: &[u8]| [&[u8::try_from(bytes.len()).unwrap()][..], bytes].concat();
+        let fixed = [vec8(session), vec16(suites), vec8(compressions)].concat();
+        // Kind and length, version and random stand before them; one session byte, two suites and a compression after.
+        let body = [&whole[4..38], &fixed, &whole[38 + 1 + 4 + 2..]].concat();
+        read(&records(&[&[CLIENT_HELLO, 0][..], &vec16(&body)].concat(), MAX_RECORD))
+    };
+    assert_eq!(hello(&[1; 32], &[0x13, 1], &[0]), name("a.com"));
+    for odd in [
+        hello(&[1; 33], &[0x13, 1], &[0]),
+        hello(&[], &[], &[0]),
+        hello(&[], &[0x13, 1, 0x13], &[0]),
+        hello(&[], &[0x13, 1], &[]),
+    ] {
+        assert_eq!(odd, Err(HelloFault::Malformed));
+    }
+}
+
+#[test]
+fn c72_c73_nothing_may_hide_behind_or_between_what_is_read() {
+    let bare = |kind: u16, data: Vec<u8>| Hello {
+        names: None,
+        versions: None,
+        extra: vec![(kind, data)],
+        ..named(b"")
+    };
+    let entry = |kind: u8| [vec![kind], vec16(b"a.com")].concat();
+    assert_eq!(read(&bare(SERVER_NAME, vec16(&entry(HOST_NAME))).bytes()), name("a.com"));
+    for data in [
+        vec16(&entry(1)),
+        vec16(&[entry(HOST_NAME), entry(1)].concat()),
+        [vec16(&entry(HOST_NAME)), vec![0]].concat(),
+        vec16(&[entry(HOST_NAME), vec![0]].concat()),
+    ] {
+        assert_eq!(read(&bare(SERVER_NAME, data.clone()).bytes()), Err(HelloFault::Malformed), "{data:?}");
+    }
+    let versions = |data: &[u8]| {
+        let extra = vec![(SUPPORTED_VERSIONS, data.to_vec())];
+        read(&Hello { versions: None, extra, ..named(b"a.com") }.bytes())
+    };
+    assert_eq!(versions(&[2, 3, 4]), name("a.com"));
+    assert_eq!(versions(&[2, 3, 4, 0]), Err(HelloFault::Malformed));
+    let mut longer = named(b"a.com").message();
+    longer.push(0);
+    longer[3] += 1;
+    assert_eq!(read(&records(&longer, MAX_RECORD)), Err(HelloFault::Malformed));
 }
 
 proptest! {

@@ -147,3 +147,37 @@ impl<'a> Flow<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pond_wire::gateway::Caps;
+
+    #[tokio::test]
+    async fn c80_both_directions_count_and_so_do_all_tunnels() {
+        let tunnels = Tunnels::new(Caps {
+            tunnels: 2,
+            tunnel_bytes: 10,
+            total_bytes: 15,
+            lent_bytes: None,
+            idle_seconds: 600,
+            lifetime_seconds: 3600,
+        });
+        let (one, two) = (Meter::new(&tunnels), Meter::new(&tunnels));
+        let (up, down) = (Flow::new(&one, Side::Client), Flow::new(&one, Side::Upstream));
+        assert_eq!((up.allowance(100).await, up.allowance(3).await), (Ok(10), Ok(3)));
+        up.add(6);
+        down.add(3);
+        let left = (up.allowance(100).await, down.allowance(100).await, one.room_now());
+        assert_eq!(left, (Ok(1), Ok(1), Ok(1)));
+        down.add(1);
+        let full = Close::TunnelBytes;
+        assert_eq!((up.allowance(1).await, one.room_now()), (Err(full), Err(full)));
+        let other = Flow::new(&two, Side::Client);
+        assert_eq!((other.allowance(100).await, two.room_now()), (Ok(5), Ok(5)));
+        other.add(5);
+        let full = Close::TotalBytes;
+        assert_eq!((other.allowance(1).await, two.room_now()), (Err(full), Err(full)));
+        assert_eq!(one.moved(), Moved { up: 6, down: 4 });
+    }
+}

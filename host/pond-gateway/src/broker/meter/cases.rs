@@ -68,6 +68,24 @@ fn every_api_reports_in_its_own_place() {
 }
 
 #[test]
+fn c122_c127_what_a_report_says_in_another_place_is_counted_too() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    // The output in the first event is a guess: without a report at the end there was none.
+    let guessed =
+        stream(Call::Messages, &[serde_json::from_str(START).unwrap(), json!({"type": "message_stop"})]);
+    assert!(guessed.complete && guessed.saw_input && !guessed.saw_output);
+    assert_eq!(guessed.charge(&price, Microcents(9_000_000), true), Microcents(9_000_000));
+    let written = json!({"usage": {"input_tokens": 1, "output_tokens": 2, "cache_creation_input_tokens": 30,
+        "cache_creation": {"ephemeral_1h_input_tokens": 10}}});
+    let reading = read(Call::Messages, Shape::Document, written.to_string().as_bytes(), 9);
+    assert_eq!((reading.usage.cache_write_5m, reading.usage.cache_write_1h), (20, 10));
+    let more = json!({"usageMetadata": {"promptTokenCount": 50, "toolUsePromptTokenCount": 7,
+        "candidatesTokenCount": 3, "totalTokenCount": 100}});
+    let reading = read(Call::Generate { stream: false }, Shape::Document, more.to_string().as_bytes(), 9);
+    assert_eq!((reading.usage.input, reading.usage.output), (57, 43));
+}
+
+#[test]
 fn c119_every_legal_spelling_of_a_stream_reads_the_same() {
     let start: Value = serde_json::from_str(START).unwrap();
     let expected = stream(Call::Messages, &[start.clone(), json!({"type": "message_stop"})]);
@@ -102,6 +120,50 @@ fn c120_an_event_of_megabytes_is_read_and_a_larger_one_charged_as_reserved() {
     assert!(reading.unread && !reading.complete);
     let price = built_in("gpt-5").unwrap();
     assert_eq!(reading.charge(&price, Microcents(777), true), Microcents(777));
+}
+
+#[test]
+fn c120_a_document_that_is_too_large_is_not_read() {
+    let document = |padding: usize| {
+        let text =
+            json!({"x": "x".repeat(padding), "usage": {"input_tokens": 1, "output_tokens": 2}}).to_string();
+        read(Call::Messages, Shape::Document, text.as_bytes(), 1 << 20)
+    };
+    assert_eq!((document(1 << 20).usage.output, document(1 << 20).unread), (2, false));
+    assert_eq!((document(MOST_EVENT).usage.output, document(MOST_EVENT).unread), (0, true));
+}
+
+/// Each of the things a report has to be before it is believed.
+#[test]
+fn c123_c124_c127_only_a_whole_report_is_believed() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let reserved = Microcents::from_cents(10);
+    let usage = Usage { input: 10, output: 20, ..Usage::default() };
+    let (saw_input, saw_output, complete, output_bytes) = (true, true, true, 60);
+    let whole = Reading { usage, saw_input, saw_output, complete, output_bytes, ..Reading::default() };
+    assert_eq!(whole.charge(&price, reserved, true), price.cost(&usage));
+    for lacking in [
+        Reading { complete: false, ..whole },
+        Reading { saw_input: false, ..whole },
+        Reading { saw_output: false, ..whole },
+        Reading { usage: Usage { output: 0, ..usage }, ..whole },
+    ] {
+        assert_eq!(lacking.charge(&price, reserved, true), reserved, "{lacking:?}");
+    }
+    // Where every token shows, what was seen bounds an answer that broke off, unless part of it was not understood.
+    let cut = Reading { complete: false, ..whole };
+    assert_eq!(cut.charge(&price, reserved, false), price.cost(&Usage { output: 60, ..usage }));
+    for odd in [
+        Reading { unread: true, ..cut },
+        Reading { odd_count: true, ..cut },
+        Reading { saw_input: false, ..cut },
+    ] {
+        assert_eq!(odd.charge(&price, reserved, false), reserved, "{odd:?}");
+    }
+    // The end of a chat is no end of any other stream.
+    for (call, ends) in [(Call::Chat, true), (Call::Messages, false), (Call::Responses, false)] {
+        assert_eq!(read(call, Shape::Stream, b"data: [DONE]\n\n", 3).complete, ends, "{call:?}");
+    }
 }
 
 #[test]

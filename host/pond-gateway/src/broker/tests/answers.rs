@@ -219,3 +219,15 @@ async fn c134_a_client_that_does_not_read_holds_the_upstream_back() {
     sent.expect_err("the upstream sent everything to a client that read nothing");
     assert!(world.pieces_sent() < 1000, "{}", world.pieces_sent());
 }
+
+#[tokio::test]
+async fn c117_an_error_is_passed_on_up_to_a_bound() {
+    let world = World::new(|_| {
+        let long = "x".repeat(3 << 20);
+        Reply::Send(vec![response("500 Internal Server Error", "content-type: text/plain\r\n", &long)])
+    });
+    let world = world.await;
+    let answer = world.ask(0, "/v1/messages", STREAM).await;
+    let (line, body) = parts(&answer);
+    assert_eq!((line, body.len()), ("HTTP/1.1 500 Internal Server Error", 1 << 20));
+}

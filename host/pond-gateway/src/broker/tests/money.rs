@@ -89,6 +89,23 @@ async fn c108_an_open_length_is_limited_to_what_is_affordable() {
     assert_eq!(sent["generationConfig"]["temperature"], 1);
 }
 
+#[tokio::test]
+async fn c108_several_answers_share_what_is_affordable() {
+    let price = built_in("gpt-5").unwrap();
+    let world = World::with(order(Microcents::from_cents(10)), |_| json_ok("{}")).await;
+    world.ask(1, "/v1/chat/completions", r#"{"model":"gpt-5","n":3,"best_of":4,"messages":[]}"#).await;
+    let sent: Value = serde_json::from_str(&world.seen()[0].text()).unwrap();
+    let limit = sent["max_completion_tokens"].as_u64().unwrap();
+    assert!(limit > 256 && price.most(0, 4 * limit) <= Microcents::from_cents(10), "{limit}");
+    let price = built_in("gemini-2.5-pro").unwrap();
+    let world = World::with(order(Microcents::from_cents(10)), |_| json_ok("{}")).await;
+    let body = r#"{"contents":[],"generationConfig":{"candidateCount":5}}"#;
+    world.ask(2, "/v1beta/models/gemini-2.5-pro:generateContent", body).await;
+    let sent: Value = serde_json::from_str(&world.seen()[0].text()).unwrap();
+    let limit = sent["generationConfig"]["maxOutputTokens"].as_u64().unwrap();
+    assert!(limit > 256 && price.most(0, 5 * limit) <= Microcents::from_cents(10), "{limit}");
+}
+
 /// Without a place for a limit the whole of what the model can write has to fit.
 #[tokio::test]
 async fn c108_a_limit_of_null_is_none() {
@@ -180,7 +197,7 @@ async fn c132_near_the_ceiling_the_provider_s_own_count_decides_and_is_told() {
     let ceiling = price.most(40_000, 10);
     assert!(ceiling < price.most(100_000, 10));
     for (count, served) in
-        [("{\"input_tokens\":20000}", true), ("{\"input_tokens\":99000}", false), ("{}", false)]
+        [("{\"input_tokens\":20000}", true), ("{\"input_tokens\":38200}", false), ("{}", false)]
     {
         let world =
             World::with(order(ceiling), move |seen| match seen.head.target.ends_with(b"/count_tokens") {
@@ -199,6 +216,52 @@ async fn c132_near_the_ceiling_the_provider_s_own_count_decides_and_is_told() {
         assert_eq!((told.call, told.model.as_deref(), told.status), (call, model, 200));
         assert_eq!((told.outcome, told.cost, world.records().len()), (Outcome::Served, Microcents(0), 2));
     }
+}
+
+/// A count is of what was counted: the rest of a body, such as the schema of an answer, is input as well.
+#[tokio::test]
+async fn c128_what_a_count_leaves_out_is_paid_for_by_its_bytes() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let rest = "x".repeat(100_000);
+    let body = format!(
+        "{{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":10,\"messages\":[],\"output_format\":\"{rest}\"}}"
+    );
+    for (ceiling, served) in [(price.most(40_000, 10), false), (price.most(102_000, 10), true)] {
+        let world = World::with(order(ceiling), |seen| match seen.head.target.ends_with(b"/count_tokens") {
+            true => json_ok("{\"input_tokens\":8}"),
+            false => json_ok(&spent_report(50_000, 10)),
+        });
+        let world = world.await;
+        let answer = world.ask(0, "/v1/messages", &body).await;
+        assert_eq!(answer.starts_with("HTTP/1.1 200 "), served, "{}", parts(&answer).0);
+        assert!(world.broker.standing().spent <= ceiling, "{:?}", world.broker.standing());
+    }
+}
+
+/// A limit above the model's own is not paid for, so it is not sent either.
+#[tokio::test]
+async fn c108_no_limit_goes_up_that_is_higher_than_what_is_set_aside() {
+    let sent = |at: usize, path: &'static str, body: &'static str| async move {
+        let world = World::new(|_| json_ok("{}")).await;
+        world.ask(at, path, body).await;
+        serde_json::from_str::<Value>(&world.seen()[0].text()).unwrap()
+    };
+    let most = |id| built_in(id).unwrap().max_output;
+    let body = r#"{"model":"claude-sonnet-4-5","max_tokens":9000000000,"messages":[]}"#;
+    assert_eq!(sent(0, "/v1/messages", body).await["max_tokens"], most("claude-sonnet-4-5"));
+    let body = r#"{"model":"gpt-5","max_output_tokens":9000000000,"input":"x"}"#;
+    assert_eq!(sent(1, "/v1/responses", body).await["max_output_tokens"], most("gpt-5"));
+    let body = r#"{"model":"gpt-5","max_completion_tokens":9000000000,"max_tokens":7,"messages":[]}"#;
+    let chat = sent(1, "/v1/chat/completions", body).await;
+    assert_eq!((&chat["max_completion_tokens"], &chat["max_tokens"]), (&most("gpt-5").into(), &7.into()));
+    let body = r#"{"model":"gpt-5-mini","max_completion_tokens":9000000000,"messages":[]}"#;
+    let compatible = sent(3, "/v1/chat/completions", body).await;
+    let (newer, older) = (&compatible["max_completion_tokens"], &compatible["max_tokens"]);
+    assert_eq!((newer, older), (&most("gpt-5-mini").into(), &most("gpt-5-mini").into()));
+    let body = r#"{"generationConfig":{"topK":4,"maxOutputTokens":9000000000}}"#;
+    let config = sent(2, "/v1beta/models/gemini-2.5-pro:generateContent", body).await;
+    let config = &config["generationConfig"];
+    assert_eq!((&config["maxOutputTokens"], &config["topK"]), (&most("gemini-2.5-pro").into(), &4.into()));
 }
 
 #[tokio::test]

@@ -126,7 +126,7 @@ async fn c101_c102_c104_c105_bodies_are_framed_strictly() {
 async fn c102_c103_upgrades_are_answered_at_once_and_never_with_101() {
     let world = quiet().await;
     for upgrade in
-        ["Upgrade: websocket\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"]
+        ["Upgrade: websocket\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\n", "HTTP2-Settings: AAMAAABk\r\n"]
     {
         let request =
             format!("GET /v1/responses HTTP/1.1\r\nAuthorization: Bearer {}\r\n{upgrade}\r\n", DUMMIES[1]);
@@ -176,6 +176,14 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
     (0, "/v1/messages", r#""tools":[{"type":"web_fetch_20250910"}]"#, "provider_egress"),
     (0, "/v1/messages", r#""tools":[{"type":"code_execution_20250825"}]"#, "provider_egress"),
     (0, "/v1/messages", r#""tools":[{"type":7}]"#, "provider_egress"),
+    (0, "/v1/messages", r#""tools":[{"type":"bash_code_execution_20250825"}]"#, "provider_egress"),
+    (0, "/v1/messages", r#""tools":[{"type":"memory_"}]"#, "provider_egress"),
+    (
+        0,
+        "/v1/messages",
+        r#""context_management":{"edits":[{"type":"clear_thinking_20251015"},{"type":"compact_20260112"}]}"#,
+        "unpriced_option",
+    ),
     (0, "/v1/messages", r#""mcp_servers":[{"url":"https://evil"}]"#, "provider_egress"),
     (0, "/v1/messages", r#""container":"c1""#, "provider_storage"),
     (
@@ -194,6 +202,12 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
         0,
         "/v1/messages",
         r#""messages":[{"content":[{"type":"container_upload","file_id":"f"}]}]"#,
+        "provider_storage",
+    ),
+    (
+        0,
+        "/v1/messages",
+        r#""messages":[{"content":[{"type":"code_execution_output","file_id":"f"}]}]"#,
         "provider_storage",
     ),
     (0, "/v1/messages", r#""service_tier":"priority""#, "unpriced_option"),
@@ -253,6 +267,8 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
     (1, "/v1/responses", r#""background":true"#, "provider_storage"),
     (1, "/v1/responses", r#""store":true"#, "provider_storage"),
     (1, "/v1/responses", r#""previous_response_id":"r""#, "provider_storage"),
+    (1, "/v1/responses", r#""conversation":"c""#, "provider_storage"),
+    (1, "/v1/responses", r#""prompt":{"id":"p"}"#, "provider_storage"),
     (1, "/v1/responses", r#""service_tier":"priority""#, "unpriced_option"),
     (
         1,
@@ -263,6 +279,33 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
     (1, "/v1/chat/completions", r#""web_search_options":{}"#, "provider_egress"),
     (1, "/v1/chat/completions", r#""store":true"#, "provider_storage"),
     (1, "/v1/chat/completions", r#""models":["other"]"#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""route":"fallback""#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""provider":{"order":["dear"]}"#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""preset":"p""#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""prediction":{"type":"content"}"#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""audio":{"voice":"a"}"#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""modalities":["text","audio"]"#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""service_tier":"flex""#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""plugins":[{"id":"web"}]"#, "provider_egress"),
+    (1, "/v1/chat/completions", r#""search_parameters":{"mode":"on"}"#, "provider_egress"),
+    (1, "/v1/chat/completions", r#""enable_search":true"#, "provider_egress"),
+    (1, "/v1/chat/completions", r#""tools":[{"type":"web_search"}]"#, "provider_egress"),
+    (1, "/v1/chat/completions", r#""tools":[{}]"#, "provider_egress"),
+    (
+        1,
+        "/v1/chat/completions",
+        r#""messages":[{"content":[{"video_url":{"url":"http://e"}}]}]"#,
+        "provider_egress",
+    ),
+    (1, "/v1/chat/completions", r#""messages":[{"content":[{"audio_url":"http://e"}]}]"#, "provider_egress"),
+    (1, "/v1/chat/completions", r#""messages":[{"content":[{"image_url":["data:x"]}]}]"#, "provider_egress"),
+    (1, "/v1/chat/completions", r#""messages":[{"content":[{"file":{"file_id":"f"}}]}]"#, "provider_storage"),
+    (
+        1,
+        "/v1/chat/completions",
+        r#""messages":[{"content":[{"type":"file","file":{"file_data":"https://evil/?d"}}]}]"#,
+        "provider_egress",
+    ),
     (
         2,
         "/v1beta/models/gemini-2.5-pro:generateContent",
@@ -292,6 +335,8 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
         "provider_egress",
     ),
     (2, GENERATE, r#""contents":[{"parts":[{"function_call":{"file_data":{}}}]}]"#, "provider_egress"),
+    (2, GENERATE, r#""generationConfig":{"responseModalities":["TEXT","AUDIO"]}"#, "unpriced_option"),
+    (2, GENERATE, r#""systemInstruction":{"parts":[{"fileData":{"fileUri":"u"}}]}"#, "provider_egress"),
     (2, GENERATE, r#""serviceTier":"priority""#, "unpriced_option"),
     (2, GENERATE, r#""serviceTier":{"0":"flex"}"#, "unpriced_option"),
     (2, GENERATE, r#""generationConfig":{"serviceTier":"flex"}"#, "unpriced_option"),
@@ -319,9 +364,14 @@ const MISSHAPEN: &[(usize, &str, &str)] = &[
     (1, "/v1/responses", r#""tools":[{"type":"namespace","tools":{"type":"web_search"}}]"#),
     (1, "/v1/responses", r#""input":[{"type":"additional_tools","tools":{"type":"web_search"}}]"#),
     (1, "/v1/responses", r#""input":{"id":"msg_x"}"#),
+    (0, "/v1/messages", r#""context_management":[{"type":"compact_20260112"}]"#),
+    (0, "/v1/messages", r#""context_management":{"edits":{"type":"compact_20260112"}}"#),
+    (1, "/v1/responses", r#""store":null"#),
+    (1, "/v1/chat/completions", r#""enable_search":"yes""#),
     (1, "/v1/chat/completions", r#""tools":"web_search""#),
     (1, "/v1/chat/completions", r#""modalities":"audio""#),
     (1, "/v1/chat/completions", r#""modalities":{"0":"audio"}"#),
+    (2, "/v1beta/models/gemini-2.5-pro:countTokens", r#""generateContentRequest":{"contents":[]}"#),
     (2, GENERATE, r#""model":"models/gemini-2.5-pro""#),
     (2, GENERATE, r#""model":null"#),
     (2, GENERATE, r#""tools":{"urlContext":{}}"#),
@@ -351,7 +401,8 @@ async fn c106_c109_what_is_not_a_list_is_not_an_empty_one() {
 async fn c109_the_client_s_own_tools_and_inline_pictures_pass() {
     let world = quiet().await;
     let body = r#"{"model":"claude-sonnet-4-5","max_tokens":9,"tools":[{"name":"a","input_schema":{}},
-        {"type":"custom","name":"b"},{"type":"bash_20250124","name":"bash"}],"mcp_servers":[],"messages":[{"content":[
+        {"type":"custom","name":"b"},{"type":"bash_20250124","name":"bash"}],"mcp_servers":[],
+        "context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]},"messages":[{"content":[
         {"type":"image","source":{"type":"base64","data":"aGk="}},
         {"type":"tool_use","input":{"source":{"type":"url"}}}]}]}"#;
     let answer = world.ask(0, "/v1/messages", body).await;
