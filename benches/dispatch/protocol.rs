@@ -21,7 +21,7 @@ use pond_policy::tier::Tier;
 use pond_seal::Digest;
 use pond_seal::chain::Chain;
 use pond_seal::enroll::{Identity, JoinToken, Joined, answer};
-use pond_seal::key::{PublicKey, SigningKey};
+use pond_seal::key::{KeyId, PublicKey, SigningKey};
 use pond_seal::offer::{Addressee, Offer, SignedOffer};
 use pond_seal::request::{HEADER, Request, RequestNonce, SignedHead};
 use pond_seal::result::{self, FileDigest};
@@ -106,14 +106,16 @@ pub(crate) struct Worker {
     doors: Router,
     control: PublicKey,
     identity: Identity,
+    /// Of its X25519 key, which is worked out once.
+    seal_key: KeyId,
     name: String,
 }
 
 impl Worker {
     async fn join(doors: Router, control: PublicKey, token: &JoinToken) -> Self {
-        let mut worker =
-            Self { doors, control, identity: Identity::generate().unwrap(), name: String::new() };
-        let keys = worker.identity.keys();
+        let identity = Identity::generate().unwrap();
+        let keys = identity.keys();
+        let mut worker = Self { doors, control, identity, seal_key: keys.seal.id(), name: String::new() };
         let hash = |text: String| Hash::try_from(text).unwrap();
         let begin = orch::EnrollBegin {
             version: Version,
@@ -158,11 +160,11 @@ impl Worker {
         let body = orch::Poll { version: Version, wait_seconds: 1, capabilities };
         let (reply, polled) = self.call(Route::Poll, &body).await;
         let orch::PollReply::Offer { offer, .. } = reply else { return None };
-        let me = Addressee { worker: &self.name, worker_key: self.identity.keys().seal.id(), polled };
+        let me = Addressee { worker: &self.name, worker_key: self.seal_key, polled };
         Some(SignedOffer::from_bytes(offer.into_bytes()).verify(&self.control, me).unwrap())
     }
 
-    /// Begins it, sends what a job that did nothing leaves, and signs for it.
+    /// Begins it, and signs for what a job that did nothing leaves, which is small and goes with its end.
     pub(crate) async fn carry_out(&self, offer: &Offer) {
         let lease = Lease { job: Id::try_from(offer.job.clone()).unwrap(), epoch: offer.lease_epoch };
         let begin = orch::Acknowledge { version: Version, lease: lease.clone() };
@@ -171,21 +173,17 @@ impl Worker {
         let packed = packed(b"", MANIFEST);
         let mut chain = Chain::begin(&offer.job, offer.lease_epoch, result::Stream::Result);
         let link = chain.extend(&packed);
-        let chunk = orch::Chunk {
-            version: Version,
-            lease: lease.clone(),
-            stream: orch::Stream::Result,
+        let last = orch::Last {
             seq: link.seq,
             offset: link.offset,
             bytes: Blob::new(packed.clone()).unwrap(),
             head: Hash::try_from(link.head.to_string()).unwrap(),
         };
-        let _: (orch::ChunkReply, _) = self.call(Route::Chunks, &chunk).await;
         let FileDigest { sha256, bytes } = digest(&packed);
         let log = result::Log { stream: result::Stream::Result, sha256, bytes, truncated: false };
         let statement = Statement { subject: Digest::of(MANIFEST), result: said(offer, b"", vec![log]) };
         let statement = Blob::new(statement.sign(&self.identity.signing).unwrap()).unwrap();
-        let complete = orch::Complete { version: Version, lease, statement };
+        let complete = orch::Complete { version: Version, lease, last: Some(last), statement };
         let _: (orch::CompleteReply, _) = self.call(Route::Complete, &complete).await;
     }
 }

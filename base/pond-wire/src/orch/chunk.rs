@@ -7,6 +7,8 @@ use super::value::{Blob, Hash, Version};
 
 /// The most output in one call.
 pub const MOST_CHUNK_BYTES: usize = 256 << 10;
+/// The most of a packed result that comes with the end of its job.
+pub const MOST_LAST_BYTES: usize = 16 << 10;
 pub(super) const MOST_STATEMENT_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,7 +17,8 @@ pub enum Stream {
     Stdout,
     Stderr,
     Terminal,
-    /// The packed tree of what came of the job ([`crate::tree`]): all of it is sent before the job is complete.
+    /// The packed tree of what came of the job ([`crate::tree`]): all of it is sent before the job is complete, or the
+    /// last piece with its end.
     Result,
 }
 
@@ -49,8 +52,21 @@ pub enum ChunkReply {
 pub struct Complete {
     pub version: Version,
     pub lease: Lease,
+    /// The last piece of the packed result, if it was not sent before: what is small needs no call of its own.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub last: Option<Last>,
     /// What happened, signed with the worker's pinned key.
     pub statement: Blob<MOST_STATEMENT_BYTES>,
+}
+
+/// A piece of the packed result, as a [`Chunk`] has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Last {
+    pub seq: u64,
+    pub offset: u64,
+    pub bytes: Blob<MOST_LAST_BYTES>,
+    pub head: Hash,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

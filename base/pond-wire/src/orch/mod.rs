@@ -11,7 +11,9 @@ mod poll;
 mod seal;
 mod value;
 
-pub use chunk::{Chunk, ChunkReply, Complete, CompleteReply, MOST_CHUNK_BYTES, Stream};
+pub use chunk::{
+    Chunk, ChunkReply, Complete, CompleteReply, Last, MOST_CHUNK_BYTES, MOST_LAST_BYTES, Stream,
+};
 pub use enroll::{EnrollBegin, EnrollChallenge, EnrollFinish, EnrollReply, Rotate, RotateReply};
 pub use lease::{
     Acknowledge, AcknowledgeReply, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Lease,
@@ -177,7 +179,7 @@ bodies! {
     HeartbeatReply: 1 << 10,
     Chunk: with_blobs(MOST_CHUNK_BYTES),
     ChunkReply: 1 << 10,
-    Complete: with_blobs(chunk::MOST_STATEMENT_BYTES),
+    Complete: with_blobs(chunk::MOST_STATEMENT_BYTES + MOST_LAST_BYTES),
     CompleteReply: 1 << 10,
     Decline: 1 << 10,
     DeclineReply: 1 << 10,

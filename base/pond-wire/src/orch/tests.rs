@@ -86,7 +86,9 @@ fn requests_are_strict() {
         "d".repeat(64)
     );
     assert_eq!(written, expected);
-    strict(&Complete { version, lease: lease(), statement: blob(b"{}") });
+    let last = Last { seq: 0, offset: 0, bytes: blob(b"tree"), head: hash('e') };
+    strict(&Complete { version, lease: lease(), last: Some(last), statement: blob(b"{}") });
+    strict(&Complete { version, lease: lease(), last: None, statement: blob(b"{}") });
 }
 
 #[test]

@@ -10,10 +10,11 @@ use super::gate::Caller;
 use super::grant::Granted;
 use super::hold::lease_of;
 use super::intake::{self, IntakeFault, Verified};
+use super::output;
 use super::problem::Problem;
-use super::rerun::Compared;
+use super::rerun::{self, Compared};
 use crate::plane::Plane;
-use crate::store::{Ballot, Completed, Completion, Lease, Moment, Outcome, Spent};
+use crate::store::{Ballot, Chunk, Completed, Completion, Held, Lease, LogPiece, Moment, Outcome, Spent};
 
 pub(super) async fn complete(
     plane: &Plane,
@@ -26,6 +27,14 @@ pub(super) async fn complete(
     let Some(held) = plane.store.offered(&lease).await? else {
         return said_before(plane, &lease, envelope).await;
     };
+    if let Some(piece) = &body.last {
+        let piece = output::last(piece)?;
+        if at_once(plane, caller, (&lease, &held), (piece, envelope), now).await? {
+            plane.bell.ring();
+            return Ok(CompleteReply::Accepted { version: Version });
+        }
+        output::store_last(plane, &lease, piece, now).await?;
+    }
     // What is not allowed any more was not allowed to produce a result either.
     let granted = Granted::judge(plane, &held, &caller.worker.have);
     let (verified, code) = match &granted {
@@ -58,6 +67,31 @@ pub(super) async fn complete(
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, reason.as_str()))
         }
     }
+}
+
+/// A job that did well and says all it has to say in one call: its end and its result are written together. Whether it was that; if
+/// not, nothing was changed.
+async fn at_once(
+    plane: &Plane,
+    caller: &Caller,
+    (lease, held): (&Lease, &Held),
+    (piece, envelope): (Chunk<'_>, &[u8]),
+    now: Moment,
+) -> Result<bool, Problem> {
+    let Ok(granted) = Granted::judge(plane, held, &caller.worker.have) else { return Ok(false) };
+    if !rerun::stands_alone(plane, held, granted.verify) {
+        return Ok(false);
+    }
+    let Chunk { sequence, offset, bytes, .. } = piece;
+    let whole = LogPiece { sequence, offset, bytes: bytes.to_vec() };
+    let judged = intake::judge_whole(plane, caller, (lease, held, &granted), (envelope, whole)).await;
+    let Verified { outcome, reason, spent, .. } = match judged {
+        Ok(verified) => verified,
+        Err(IntakeFault::Rejected(_)) => return Ok(false),
+        Err(IntakeFault::Store(fault)) => return Err(fault.into()),
+    };
+    let completion = Completion { lease, outcome, reason: &reason, spent, envelope };
+    Ok(plane.store.complete_whole(completion, piece, now).await?)
 }
 
 fn rejected(reason: &Reason) -> Verified {

@@ -13,8 +13,10 @@ use pond_seal::key::PublicKey;
 use pond_seal::request::{
     HEADER, Request, RequestFault, RequestNonce, SeenNonces, SignedHead, WINDOW_SECONDS,
 };
+use pond_seal::seal::SealKey;
 use pond_wire::orch::Route;
 
+use super::parsed::Parsed;
 use super::problem::Problem;
 use crate::plane::Plane;
 use crate::store::{Actor, Moment, WorkerId, WorkerState, WorkerView};
@@ -27,12 +29,16 @@ const MOST_PER_WORKER: usize = 1 << 18;
 pub(super) struct Caller {
     pub(super) worker: WorkerView,
     pub(super) key: PublicKey,
+    /// What is for it alone is sealed to this. Without one it gets neither work nor secrets.
+    pub(super) seal_key: Option<SealKey>,
     pub(super) nonce: RequestNonce,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     seen: Mutex<Seen>,
+    signing: Parsed<PublicKey>,
+    sealing: Parsed<SealKey>,
 }
 
 #[derive(Debug, Default)]
@@ -77,12 +83,13 @@ impl Gate {
             false => plane.store.known_worker(&id).await?,
         };
         let worker = worker.ok_or_else(unknown)?;
-        let key = PublicKey::parse(&worker.sign_key).map_err(|_| unknown())?;
+        let key = self.signing.of(&worker.sign_key, PublicKey::parse).map_err(|_| unknown())?;
         self.verify(plane, &head, (parts, body), &key, &worker.id, now)?;
         if worker.state == WorkerState::Revoked {
             return Err(Problem::new(StatusCode::FORBIDDEN, "worker_revoked", "the worker was revoked"));
         }
-        Ok(Caller { worker, key, nonce: head.nonce() })
+        let seal_key = self.sealing.of(&worker.seal_key, SealKey::parse).ok();
+        Ok(Caller { worker, key, seal_key, nonce: head.nonce() })
     }
 
     fn verify(

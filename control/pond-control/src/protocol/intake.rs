@@ -104,11 +104,26 @@ pub(super) async fn judge(
 ) -> Result<Verified, IntakeFault> {
     let statement = opened(caller, envelope)?;
     as_issued(&statement.result, lease, held, granted)?;
-    streams(plane, lease, &statement).await?;
+    streams(plane, lease, &statement, Stored::of(plane, lease).await?).await?;
     let terms = (granted.verify, &granted.need);
     let compared = rerun::compared(plane, (lease, held), terms, &statement).await?;
     let (outcome, reason) = verdict(&statement.result);
     Ok(Verified { outcome, reason, compared, spent: spent(&statement.result) })
+}
+
+/// The same, of a result that stands alone and came with the statement, in one piece, from a job that sent nothing else. Whether it
+/// sent nothing else is for who stores it to find out.
+pub(super) async fn judge_whole(
+    plane: &Plane,
+    caller: &Caller,
+    (lease, held, granted): (&Lease, &Held, &Granted),
+    (envelope, piece): (&[u8], LogPiece),
+) -> Result<Verified, IntakeFault> {
+    let statement = opened(caller, envelope)?;
+    as_issued(&statement.result, lease, held, granted)?;
+    streams(plane, lease, &statement, Stored::Whole(vec![(Stream::Result, piece)])).await?;
+    let (outcome, reason) = verdict(&statement.result);
+    Ok(Verified { outcome, reason, compared: None, spent: spent(&statement.result) })
 }
 
 fn opened(caller: &Caller, envelope: &[u8]) -> Result<Statement, Rejected> {
@@ -149,9 +164,13 @@ fn is_strong_enough(backend: &str, need: &Need) -> bool {
 
 /// Every stream that was stored is named once, with the content that is stored; nothing else is named. The packed result holds
 /// the files the statement has digests of; none of it is looked at where there is no output.
-async fn streams(plane: &Plane, lease: &Lease, statement: &Statement) -> Result<(), IntakeFault> {
+async fn streams(
+    plane: &Plane,
+    lease: &Lease,
+    statement: &Statement,
+    output: Stored,
+) -> Result<(), IntakeFault> {
     let logs = &statement.result.logs;
-    let output = Stored::of(plane, lease).await?;
     let stored = output.streams();
     if let Some(unnamed) = stored.iter().find(|stream| !logs.iter().any(|log| log.stream == **stream)) {
         return Err(Rejected::Stream(*unnamed).into());

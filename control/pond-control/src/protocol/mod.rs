@@ -15,6 +15,7 @@ mod intake;
 mod join;
 mod notes;
 mod output;
+mod parsed;
 mod poll;
 mod problem;
 mod release;

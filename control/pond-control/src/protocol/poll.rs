@@ -40,7 +40,7 @@ pub(super) async fn poll(
 ) -> Result<PollReply, Problem> {
     learn(plane, caller, body, now).await?;
     // Without a key nothing can be sealed to it: it gets no work.
-    let key = SealKey::parse(&caller.worker.seal_key).map_err(|_| no_key())?;
+    let key = caller.seal_key.clone().ok_or_else(no_key)?;
     match caller.worker.state {
         WorkerState::Active => {}
         WorkerState::Draining => return Ok(PollReply::Drain { version: Version }),

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use pond_policy::name::Name;
 use pond_seal::Secret;
 use pond_seal::bearer::{Bearer, Kind};
-use pond_seal::seal::{Release, SealKey, Subject};
+use pond_seal::seal::{Release, Subject};
 use pond_wire::orch::{Blob, Code, Redeem, RedeemReply, Seal, SealReply, Version};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -71,7 +71,7 @@ pub(super) async fn redeem(
     let token = Bearer::parse(&body.token).ok().filter(|token| token.kind() == Kind::Bundle);
     let token =
         token.ok_or_else(|| Problem::new(StatusCode::GONE, "bundle_token", "not a bundle's token"))?;
-    if SealKey::parse(&caller.worker.seal_key).is_err() {
+    if caller.seal_key.is_none() {
         return Ok(bundle(Body::from(first_line(refused("no_pinned_key")?, 0)?)));
     }
     let redeemed = plane.store.redeem_bundle(&token.stored().sha256, &holder.lease, now).await?;
@@ -111,7 +111,7 @@ impl<'a> Holder<'a> {
         if !self.granted.credentials.iter().any(|offered| offered == name) {
             return Ok(Err("credential_not_offered"));
         }
-        if SealKey::parse(&self.caller.worker.seal_key).is_err() {
+        if self.caller.seal_key.is_none() {
             return Ok(Err("no_pinned_key"));
         }
         let Some(name) = Name::parse(name) else { return Ok(Err("credential_not_offered")) };
@@ -127,10 +127,10 @@ impl<'a> Holder<'a> {
         subject: Subject,
     ) -> Result<Blob<MOST>, &'static str> {
         let worker = &self.caller.worker;
-        let key = SealKey::parse(&worker.seal_key).map_err(|_| "no_pinned_key")?;
-        let context = self.granted.seal_context(&self.held, (&self.lease, worker), &key, subject);
+        let key = self.caller.seal_key.as_ref().ok_or("no_pinned_key")?;
+        let context = self.granted.seal_context(&self.held, (&self.lease, worker), key, subject);
         let release =
-            Release::issue(secret, Some(&key), &context, &plane.key).map_err(|fault| fault.code())?;
+            Release::issue(secret, Some(key), &context, &plane.key).map_err(|fault| fault.code())?;
         Blob::new(release.as_bytes().to_vec()).map_err(|_| "secret_too_large")
     }
 }

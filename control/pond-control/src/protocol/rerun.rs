@@ -55,6 +55,12 @@ pub(super) struct Path {
     pub(super) deleted: bool,
 }
 
+/// Whether it is certain, before anything of a result is known, that nobody else is asked about it.
+pub(super) fn stands_alone(plane: &Plane, held: &Held, verify: Option<Verify>) -> bool {
+    let spot = plane.operator.spot_check_percent.map_or(0, Percent::get);
+    verify.is_none() && held.attempt == 1 && spot == 0
+}
+
 /// Nothing for a result that stands alone.
 pub(super) async fn compared(
     plane: &Plane,

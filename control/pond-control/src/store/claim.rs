@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// Classes with something queued, the one that has waited longest first.
-    async fn queue_heads(&self) -> Result<Vec<i64>, Fault> {
+    pub(super) async fn queue_heads(&self) -> Result<Vec<i64>, Fault> {
         let asked = Instant::now();
         let rows = self.engine.rows(QUEUE_HEADS, &[]).await?;
         let heads = rows.iter().map(|row| row.int("class_id")).collect::<Result<Vec<_>, _>>()?;
@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// What a class needs, which never changes.
-    async fn need_of(&self, class: i64) -> Result<Need, Fault> {
+    pub(super) async fn need_of(&self, class: i64) -> Result<Need, Fault> {
         if let Some(need) = self.known_need(class) {
             return Ok(need);
         }

@@ -14,8 +14,9 @@ use super::flow::{End, HeldRun, LiveJob, RunState, after, ended, over};
 use super::id::Moment;
 use super::journal::{Action, Actor};
 use super::lease::{Lease, Spent};
+use super::logs::{self, Chunk};
 use super::rerun::{self, Ballot, Together};
-use super::together::Finish;
+use super::together::{Finish, Piece};
 
 /// What a verified result says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl Store {
         now: Moment,
     ) -> Result<Completed, Fault> {
         self.offers.forget(completion.lease);
-        if ballot.is_none() && self.finish(completion, now).await? {
+        if ballot.is_none() && self.finish(completion, None, now).await? {
             return Ok(Completed::Accepted(State::Succeeded));
         }
         let mut tx = self.engine.write().await?;
@@ -138,8 +139,29 @@ impl Store {
         Ok(Completed::Accepted(state))
     }
 
+    /// The end of a job together with the only piece it sent, its whole packed result. Whether it was the ordinary end of a run's last
+    /// stage, and there was room for the piece; otherwise nothing was changed.
+    pub async fn complete_whole(
+        &self,
+        completion: Completion<'_>,
+        piece: Chunk<'_>,
+        now: Moment,
+    ) -> Result<bool, Fault> {
+        let Some((piece, _)) = logs::beginning(completion.lease, piece) else { return Ok(false) };
+        let over = self.finish(completion, Some(piece), now).await?;
+        if over {
+            self.offers.forget(completion.lease);
+        }
+        Ok(over)
+    }
+
     /// Whether it was the ordinary end of a run's last stage, which can be written at once.
-    async fn finish(&self, completion: Completion<'_>, now: Moment) -> Result<bool, Fault> {
+    async fn finish(
+        &self,
+        completion: Completion<'_>,
+        piece: Option<Piece>,
+        now: Moment,
+    ) -> Result<bool, Fault> {
         let Completion { lease, outcome, envelope, spent, reason } = completion;
         let ordinary = outcome == Outcome::Succeeded && reason.is_empty();
         let free = spent.cost_microcents == 0 && spent.egress_bytes == 0;
@@ -152,7 +174,7 @@ impl Store {
             [accepted(lease, outcome, &digest), ended(State::Succeeded, ""), over(RunState::Succeeded)]
                 .map(|detail| detail.to_string());
         let (lease, digest, envelope) = (lease.clone(), *digest.as_bytes(), envelope.to_vec());
-        Ok(self.finish_together(Finish { lease, digest, envelope, now, told }).await)
+        Ok(self.finish_together(Finish { lease, digest, envelope, piece, now, told }).await)
     }
 }
 

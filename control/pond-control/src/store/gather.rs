@@ -1,5 +1,6 @@
 //! Calls of one kind that arrive while others of it are under way, asked together when those are over: one way to the database, one
-//! commit, for all of them. Whoever comes while nothing is under way asks at once, alone.
+//! commit, for all of them. Whoever comes while nothing is under way asks at once; but first whatever else this process could do at that
+//! moment gets its turn, which in a crowd brings along nearly everybody, and costs one who is alone nothing.
 //!
 //! Invariants: whoever asks for others is one of them, and there is never more than one; when it goes away in the middle, the next
 //! one takes over, and those it asked for get no answer. No answer is never a refusal: whoever gets none asks by itself, and every
@@ -57,6 +58,7 @@ impl<Q, A> Gather<Q, A> {
                 Turn::Ask(question, lead) => (question, lead),
             },
         };
+        tokio::task::yield_now().await;
         let (mut questions, mut waiting) = (vec![question], Vec::new());
         {
             let mut line = self.0.lock();
@@ -131,8 +133,13 @@ mod tests {
 
     use super::*;
 
-    fn once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
+    /// As far as it comes by itself: who asks lets others go first, once.
+    fn once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        let context = &mut Context::from_waker(Waker::noop());
+        match future.as_mut().poll(context) {
+            Poll::Pending => future.poll(context),
+            ready @ Poll::Ready(_) => ready,
+        }
     }
 
     /// Doubles, and says how many were asked together; waits for leave first. Nothing for odd numbers.

@@ -147,19 +147,7 @@ impl Store {
 
     /// The first piece of a stream, where that can be stored at once.
     async fn append_first(&self, lease: &Lease, chunk: Chunk<'_>) -> Result<Option<Stored>, LogFault> {
-        if chunk.bytes.len() > MOST_PIECE || chunk.offset != 0 {
-            return Ok(None);
-        }
-        let head = Appended { next_sequence: 0, next_offset: 0, chain: begin(lease, chunk.stream) };
-        let Ok(next) = head.after(chunk) else { return Ok(None) };
-        let piece = Piece {
-            lease: lease.clone(),
-            stream: chunk.stream.name(),
-            of_result: budget_of(chunk.stream) == Budget::Artifacts,
-            size: next.next_offset,
-            chain: *chunk.chain.as_bytes(),
-            bytes: chunk.bytes.to_vec(),
-        };
+        let Some((piece, next)) = beginning(lease, chunk) else { return Ok(None) };
         Ok(self.append_together(piece).await.map(|cancel| Stored { next, cancel }))
     }
 
@@ -245,6 +233,24 @@ impl Store {
         let mut tx = self.engine.read().await?;
         head(&mut tx, lease, stream).await
     }
+}
+
+/// The first piece of a stream, small and where it belongs, as it is stored together with others; and what comes after it.
+pub(super) fn beginning(lease: &Lease, chunk: Chunk<'_>) -> Option<(Piece, Appended)> {
+    if !(1..=MOST_PIECE).contains(&chunk.bytes.len()) || (chunk.sequence, chunk.offset) != (0, 0) {
+        return None;
+    }
+    let head = Appended { next_sequence: 0, next_offset: 0, chain: begin(lease, chunk.stream) };
+    let next = head.after(chunk).ok()?;
+    let piece = Piece {
+        lease: lease.clone(),
+        stream: chunk.stream.name(),
+        of_result: budget_of(chunk.stream) == Budget::Artifacts,
+        size: next.next_offset,
+        chain: *chunk.chain.as_bytes(),
+        bytes: chunk.bytes.to_vec(),
+    };
+    Some((piece, next))
 }
 
 impl Appended {

@@ -82,14 +82,13 @@ impl Store {
 
     /// What is queued: of each need the oldest `most` jobs, whoever may have them.
     pub async fn queued(&self, most: u32) -> Result<Vec<Queued>, Fault> {
-        let mut tx = self.engine.read().await?;
         let mut queued = Vec::new();
-        for row in tx.rows(QUEUE_HEADS, &[]).await? {
-            let class = row.int("class_id")?;
-            let need = self.need(&mut tx, class).await?;
+        // What is taken between two of these statements is refused when it is claimed, as it is after them.
+        for class in self.queue_heads().await? {
+            let need = self.need_of(class).await?;
             let sql =
                 "SELECT id, avoid FROM job WHERE state = 'queued' AND class_id = $1 ORDER BY id LIMIT $2";
-            for row in tx.rows(sql, args![class, i64::from(most)]).await? {
+            for row in self.engine.rows(sql, args![class, i64::from(most)]).await? {
                 let (job, avoid) = (row.read("id", JobId::parse)?, row.read("avoid", read_avoid)?);
                 queued.push(Queued { job, need: need.clone(), avoid });
             }

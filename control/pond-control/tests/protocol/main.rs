@@ -10,6 +10,7 @@
 
 mod bad_calls;
 mod disorder;
+mod ending;
 mod hostile;
 mod inheriting;
 mod joining;
@@ -80,6 +81,10 @@ on_both! {
     results: [
         a_result_that_is_not_what_was_asked_is_rejected,
         output_out_of_place_is_told,
+    ],
+    ending: [
+        a_small_result_comes_with_the_end_of_its_job,
+        what_comes_with_the_end_is_judged_like_the_rest,
     ],
     quorum: [
         one_who_lies_is_outvoted_and_the_paths_are_named,

@@ -106,7 +106,7 @@ impl Worker {
         Err(problem["code"].as_str().unwrap().to_owned())
     }
 
-    async fn call<T: orch::Body>(&mut self, route: Route, body: &impl Serialize) -> Answer<T> {
+    pub(crate) async fn call<T: orch::Body>(&mut self, route: Route, body: &impl Serialize) -> Answer<T> {
         let sent = self.signed(route, body).0;
         Ok(orch::decode(&self.send(&sent).await?).unwrap())
     }
@@ -266,7 +266,12 @@ impl Worker {
     }
 
     pub(crate) fn completion(&self, offer: &Offer, envelope: Vec<u8>) -> orch::Complete {
-        orch::Complete { version: Version, lease: lease(offer), statement: Blob::new(envelope).unwrap() }
+        orch::Complete {
+            version: Version,
+            lease: lease(offer),
+            last: None,
+            statement: Blob::new(envelope).unwrap(),
+        }
     }
 
     pub(crate) fn sign(&self, subject: Digest, result: RunResult) -> Vec<u8> {

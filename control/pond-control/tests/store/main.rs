@@ -151,5 +151,5 @@ conformance! {
         a_newer_or_edited_store_is_left_alone,
         a_store_with_events_beside_its_audit_log_is_brought_along,
     ],
-    together: [two_control_planes_share_the_work],
+    together: [two_control_planes_share_the_work, who_waits_for_a_row_waits_alone],
 }

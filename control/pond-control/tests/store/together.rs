@@ -1,8 +1,10 @@
 //! Several control planes, or several connections of one, work on the same runs at once: every stage ends once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pond_control::store::{Action, Completed, Completion, Outcome, Place, Spent, Store, WorkerId};
+use sqlx::Connection as _;
 
 use super::world::{START, World, at, document, submit};
 
@@ -71,4 +73,42 @@ pub(crate) async fn two_control_planes_share_the_work(world: &World) {
     }
     assert_eq!((ends.len(), ends.values().all(|count| *count == 1)), (RUNS * 5, true), "{ends:?}");
     beside.close().await;
+}
+
+/// Calls of one kind are asked together; one whose run somebody else holds keeps nobody else. On SQLite there is one writer, and no
+/// row that is held.
+pub(crate) async fn who_waits_for_a_row_waits_alone(world: &World) {
+    if world.address.starts_with("sqlite:") {
+        return;
+    }
+    let worker = world.worker("w").await;
+    let mut leases = Vec::new();
+    for _ in 0..2 {
+        world.submit(&document(&["a"])).await;
+        let offer = world.started(&worker, START).await;
+        leases.push((offer.run, offer.lease));
+    }
+    let [(held, waits), (_, passes)] = leases.as_slice() else { panic!("{leases:?}") };
+    let completion = |lease| Completion {
+        lease,
+        outcome: Outcome::Succeeded,
+        reason: "",
+        spent: Spent::default(),
+        envelope: b"e",
+    };
+    let mut elsewhere = sqlx::PgConnection::connect(&world.address).await.unwrap();
+    let mut holding = elsewhere.begin().await.unwrap();
+    let lock = "SELECT 1 FROM run WHERE id = $1 FOR UPDATE";
+    sqlx::query(lock).bind(held.as_str()).fetch_one(&mut *holding).await.unwrap();
+    let waiting = world.store.complete(completion(waits), at(2));
+    let passing = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let done = world.store.complete(completion(passes), at(2));
+        let done = tokio::time::timeout(Duration::from_secs(20), done).await.map(Result::unwrap);
+        holding.commit().await.unwrap();
+        done
+    };
+    let (waited, passed) = tokio::join!(waiting, passing);
+    assert!(matches!(passed, Ok(Completed::Accepted(_))), "{passed:?}");
+    assert!(matches!(waited, Ok(Completed::Accepted(_))), "{waited:?}");
 }

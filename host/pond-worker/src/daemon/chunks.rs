@@ -7,7 +7,7 @@ use std::time::Duration;
 use pond_seal::chain::Chain;
 use pond_seal::result;
 use pond_wire::orch::{
-    self, Blob, Chunk, ChunkReply, Hash, Lease, MOST_CHUNK_BYTES, NotAValue, Route, Version,
+    self, Blob, Chunk, ChunkReply, Hash, Last, Lease, MOST_CHUNK_BYTES, NotAValue, Route, Version,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Notify;
@@ -74,6 +74,13 @@ impl<'s> Outgoing<'s> {
             count.fetch_add(u64::try_from(length).unwrap_or(u64::MAX), Ordering::Relaxed);
             self.send(piece.get(..length).unwrap_or_default()).await?;
         }
+    }
+
+    /// The next piece, for who sends it with the end of the job.
+    pub(super) fn last(&self, bytes: Vec<u8>) -> Result<Last, NotAValue> {
+        let link = self.chain.at().link(&bytes);
+        let head = Hash::try_from(link.head.to_string())?;
+        Ok(Last { seq: link.seq, offset: link.offset, bytes: Blob::new(bytes)?, head })
     }
 
     /// Sends one piece, until it is stored or refused.

@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
+use pond_policy::run::Budget;
 use pond_seal::seal::{Release, Subject};
 use pond_wire::orch::{
-    Blob, Complete, CompleteReply, Id, MOST_CHUNK_BYTES, Route, Seal, SealReply, Stream, Version,
+    Blob, Complete, CompleteReply, Id, Last, MOST_CHUNK_BYTES, MOST_LAST_BYTES, Route, Seal, SealReply,
+    Stream, Version,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
@@ -17,6 +19,7 @@ use super::chunks::{ChunkFault, Outgoing};
 use super::hold::{Course, Held, JobFault};
 use super::pace::Pace;
 use super::place::Desk;
+use super::session::CallFault;
 use super::source;
 use crate::because;
 use crate::order::{JobAnswer, JobOrder, Lent, NamedSecret};
@@ -153,6 +156,26 @@ impl Drop for Run {
 /// Sends the result and the statement about it, until they are accepted.
 async fn tell(held: &Held<'_>, run: &Run) -> Result<(), JobFault> {
     let session = &held.daemon.session;
+    let last = send_result(held, run).await?;
+    let statement = std::fs::read(run.0.join(STATEMENT)).map_err(JobFault::Result)?;
+    let lease = held.lease.clone();
+    let body = Complete { version: Version, lease, last, statement: Blob::new(statement)? };
+    let mut pace = Pace::default();
+    loop {
+        match session.call(Route::Complete, &body).await {
+            Ok(CompleteReply::Accepted { .. }) => return Ok(()),
+            Err(fault) if fault.may_pass() => pace.wait().await,
+            Err(CallFault::Refused { code, .. }) if code == Budget::Artifacts.code() => {
+                let has = body.last.map_or(0, |last| last.bytes.as_bytes().len() as u64);
+                return Err(JobFault::TooMuch { has, most: held.offer.allotted.artifact_bytes });
+            }
+            Err(fault) => return Err(JobFault::Complete(fault)),
+        }
+    }
+}
+
+/// Sends the packed result, but for one that is so small that it goes with the end of the job.
+async fn send_result(held: &Held<'_>, run: &Run) -> Result<Option<Last>, JobFault> {
     let result =
         File::open(run.0.join(pond_seal::result::Stream::Result.file())).map_err(JobFault::Result)?;
     let has = result.metadata().map_err(JobFault::Result)?.len();
@@ -162,22 +185,16 @@ async fn tell(held: &Held<'_>, run: &Run) -> Result<(), JobFault> {
         let mut piece = Vec::new();
         let read = (&result).take(MOST_CHUNK_BYTES as u64).read_to_end(&mut piece);
         if read.map_err(JobFault::Result)? == 0 {
-            break;
+            return Ok(None);
+        }
+        // There is nothing before it and nothing after it, and the run has room for it as far as anybody knows.
+        if (1..=MOST_LAST_BYTES as u64).contains(&has) && has <= most && piece.len() as u64 == has {
+            return Ok(Some(outgoing.last(piece)?));
         }
         outgoing.send(&piece).await?;
         // What is too much for the run is not sent on; the control plane has seen that it is.
         if outgoing.is_full() || outgoing.sent() > most {
             return Err(JobFault::TooMuch { has, most });
-        }
-    }
-    let statement = std::fs::read(run.0.join(STATEMENT)).map_err(JobFault::Result)?;
-    let body = Complete { version: Version, lease: held.lease.clone(), statement: Blob::new(statement)? };
-    let mut pace = Pace::default();
-    loop {
-        match session.call(Route::Complete, &body).await {
-            Ok(CompleteReply::Accepted { .. }) => return Ok(()),
-            Err(fault) if fault.may_pass() => pace.wait().await,
-            Err(fault) => return Err(JobFault::Complete(fault)),
         }
     }
 }

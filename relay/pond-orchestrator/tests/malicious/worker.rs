@@ -101,7 +101,8 @@ impl Worker {
 
     pub(crate) fn send_statement(&self, statement: Vec<u8>) -> Sent {
         let lease = self.lease().unwrap();
-        let body = orch::Complete { version: Version, lease, statement: Blob::new(statement).unwrap() };
+        let body =
+            orch::Complete { version: Version, lease, last: None, statement: Blob::new(statement).unwrap() };
         self.send(Route::Complete, &body).0
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct DispatchArgs {
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
     /// Workers that have one job at a time
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     workers: u32,
     /// How many turns each queue gets
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]

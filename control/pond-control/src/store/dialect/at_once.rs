@@ -2,9 +2,10 @@
 //! to the database and back, and one commit, for all of them.
 //!
 //! For each call it does what the transaction of that call does and nothing else, under the same rows in the same order: the run's,
-//! then the job's; those of several calls in the order of their ids, so that no two statements wait for each other. Where anything is
-//! out of the ordinary (another lease, a budget, a cancellation, a stage that is not the last) no row comes back for that call and
-//! nothing was changed for it; the caller goes the long way, which decides. Ids are the only text that is put into an entry here.
+//! then the job's. None waits for a row: one that somebody else holds is passed over, so that whoever has to wait waits alone. Where
+//! anything is out of the ordinary (a row that is held, another lease, a budget, a cancellation, a stage that is not the last) no row comes
+//! back for that call and nothing was changed for it; the caller goes the long way, which decides. Ids are the only text that is put into an entry here.
+//! What is looked up for each call is written so that no plan reads a whole table for it, whatever the planner guesses.
 //! The first parameters are columns, an element per call; what all calls share comes last.
 
 /// The next jobs of class `$5` for workers `$1` with keys of generation `$2`, offered at `$4` until `$3`; the project is `$6`. A worker
@@ -13,15 +14,15 @@ pub(crate) const TAKE: &str = r#"
     WITH me AS MATERIALIZED (
         SELECT worker.id, until, now FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS asked (id, generation, until, now)
         JOIN worker ON worker.id = asked.id AND worker.state = 'active' AND worker.generation = asked.generation
-        ORDER BY worker.id FOR SHARE OF worker),
+        ORDER BY worker.id FOR SHARE OF worker SKIP LOCKED),
     next AS MATERIALIZED (
         SELECT id FROM job WHERE state = 'queued' AND class_id = $5
             AND NOT EXISTS (SELECT 1 FROM job AS picky WHERE picky.class_id = $5 AND picky.avoid <> '')
         ORDER BY id LIMIT (SELECT count(*) FROM me) FOR UPDATE SKIP LOCKED),
+    job_place AS MATERIALIZED (SELECT id, row_number() OVER (ORDER BY id) AS place FROM next),
+    place AS MATERIALIZED (SELECT id, until, now, row_number() OVER (ORDER BY id) AS place FROM me),
     pair AS (
-        SELECT next.id AS job, me.id AS worker, me.until, me.now
-        FROM (SELECT id, row_number() OVER (ORDER BY id) AS place FROM next) AS next
-        JOIN (SELECT id, until, now, row_number() OVER (ORDER BY id) AS place FROM me) AS me USING (place)),
+        SELECT job_place.id AS job, place.id AS worker, place.until, place.now FROM job_place JOIN place USING (place)),
     taken AS (
         UPDATE job SET state = 'leased', worker_id = pair.worker, epoch = epoch + 1, lease_until = pair.until, offered_at = pair.now
         FROM pair WHERE job.id = pair.job
@@ -45,7 +46,7 @@ pub(crate) const START: &str = r#"
             AS asked (id, worker, epoch, until, grace, now)
         JOIN job ON job.id = asked.id AND job.worker_id = asked.worker AND job.epoch = asked.epoch
         WHERE job.state = 'leased' AND job.lease_until >= asked.now
-        ORDER BY job.id FOR UPDATE OF job),
+        ORDER BY job.id FOR UPDATE OF job SKIP LOCKED),
     started AS (
         UPDATE job SET state = 'running', deadline = stage.timeout_ms + asked.grace, lease_until = asked.until
         FROM asked, stage, run
@@ -75,7 +76,7 @@ macro_rules! append {
                     AND NOT EXISTS (
                         SELECT 1 FROM log_chunk
                         WHERE log_chunk.job_id = asked.id AND log_chunk.epoch = asked.epoch AND log_chunk.stream = asked.stream)
-                ORDER BY run.id FOR NO KEY UPDATE OF run FOR SHARE OF job),
+                ORDER BY run.id FOR NO KEY UPDATE OF run SKIP LOCKED FOR SHARE OF job SKIP LOCKED),
             counted AS (
                 UPDATE run SET ",
             $used,
@@ -100,13 +101,15 @@ pub(crate) const APPEND_OUTPUT: &str = append!("output_used", "output_most");
 pub(crate) const APPEND_RESULT: &str = append!("artifact_used", "artifact_most");
 
 /// Jobs that cost nothing succeeded at `$6`, under leases `$1` to `$3`, and each was all that was left of a run in which nothing else
-/// went wrong: envelope `$5` with digest `$4`; what is told of the results, the stages and the runs is `$7`, `$8` and `$9`.
+/// went wrong: envelope `$5` with digest `$4`; what is told of the results, the stages and the runs is `$7`, `$8` and `$9`. One
+/// that comes with its whole result, `$11` with the chain after it `$10`, has sent nothing before, and there is room for it.
 pub(crate) const FINISH: &str = r"
     WITH held AS MATERIALIZED (
         SELECT run.id AS run_id, run.project, job.id, job.stage_id, job.attempt, job.worker_id, job.epoch, digest, envelope, now, of_result, of_stage,
-            of_run
-        FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bigint[], $7::text[], $8::text[], $9::text[])
-            AS asked (id, worker, epoch, digest, envelope, now, of_result, of_stage, of_run)
+            of_run, chain, bytes
+        FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bigint[], $7::text[], $8::text[], $9::text[],
+            $10::bytea[], $11::bytea[])
+            AS asked (id, worker, epoch, digest, envelope, now, of_result, of_stage, of_run, chain, bytes)
         JOIN job ON job.id = asked.id AND job.worker_id = asked.worker AND job.epoch = asked.epoch
         JOIN run ON run.id = job.run_id
         WHERE job.state IN ('leased', 'running') AND job.cancel = 0
@@ -115,15 +118,21 @@ pub(crate) const FINISH: &str = r"
             AND NOT EXISTS (
                 SELECT 1 FROM stage
                 WHERE stage.run_id = run.id AND stage.id <> job.stage_id AND stage.state <> 'succeeded')
-        ORDER BY run.id FOR NO KEY UPDATE OF run FOR UPDATE OF job),
+            AND (bytes = '' OR job.state = 'running' AND run.artifact_used + octet_length(bytes) <= run.artifact_most
+                AND (SELECT 1 FROM log_chunk WHERE log_chunk.job_id = job.id AND log_chunk.epoch = job.epoch LIMIT 1) IS NULL)
+        ORDER BY run.id FOR NO KEY UPDATE OF run SKIP LOCKED FOR UPDATE OF job SKIP LOCKED),
     gone AS (DELETE FROM job USING held WHERE job.id = held.id),
     kept AS (
         INSERT INTO result (job_id, stage_id, worker_id, epoch, attempt, outcome, digest, envelope, at)
         SELECT id, stage_id, worker_id, epoch, attempt, 'succeeded', digest, envelope, now FROM held),
+    stored AS (
+        INSERT INTO log_chunk (job_id, epoch, stream, seq, start, size, chain, bytes)
+        SELECT id, epoch, 'result', 0, 0, octet_length(bytes), chain, bytes FROM held WHERE bytes <> ''),
     stage_over AS (
         UPDATE stage SET state = 'succeeded', reason = '', ended_at = now FROM held WHERE stage.id = held.stage_id),
     run_over AS (
-        UPDATE run SET open_stages = 0, state = 'succeeded', ended_at = now FROM held WHERE run.id = held.run_id),
+        UPDATE run SET open_stages = 0, state = 'succeeded', ended_at = now, artifact_used = artifact_used + octet_length(bytes)
+        FROM held WHERE run.id = held.run_id),
     entry AS (
         INSERT INTO audit (at, actor, action, project, subject, detail, run_id, stage_id)
         SELECT now, actor, action, project, subject, detail, run_id, stage

@@ -76,6 +76,8 @@ pub(super) struct Finish {
     pub(super) lease: Lease,
     pub(super) digest: [u8; 32],
     pub(super) envelope: Vec<u8>,
+    /// All that it sent, if that came with its end: then it has sent nothing before.
+    pub(super) piece: Option<Piece>,
     pub(super) now: Moment,
     /// What is told of the result, the stage and the run.
     pub(super) told: [String; 3],

@@ -64,6 +64,9 @@ pub(super) async fn finish(engine: &Engine, all: &[&Finish]) -> Result<HashMap<J
         let told = all.iter().map(|one| one.told.get(at).map_or("", String::as_str));
         columns.push(Column::Texts(told.collect()));
     }
+    let piece = |of: fn(&Piece) -> &[u8]| all.iter().map(move |one| one.piece.as_ref().map_or(&[][..], of));
+    columns.push(Column::Bytes(piece(|piece| &piece.chain).collect()));
+    columns.push(Column::Bytes(piece(|piece| &piece.bytes).collect()));
     let rows = engine.together(at_once::FINISH, columns, &[]).await?;
     rows.iter().map(|row| Ok((row.read("id", JobId::parse)?, ()))).collect()
 }

@@ -1,5 +1,6 @@
 //! On SQLite each is a transaction of the one writer: what is ordinary is looked up, then changed, a statement each for all calls,
-//! which reads them from a list in JSON. Nobody writes in between.
+//! which reads them from a list in JSON; bytes lie one after the other in a parameter of their own, and the list says where. Nobody writes
+//! in between.
 
 use std::collections::{HashMap, HashSet};
 
@@ -62,6 +63,7 @@ pub(super) async fn append(engine: &Engine, all: &[&Piece]) -> Result<HashMap<Jo
     let mut tx = engine.write().await?;
     let asked = list(all.iter().map(|one| json!(one.lease.job.as_str())));
     let (mut stored, mut pieces, mut runs) = (HashMap::new(), Vec::new(), HashSet::new());
+    let mut bytes = Bytes::default();
     for row in tx.rows(BEGINNING, args![&asked, *stream]).await? {
         let Some(one) = holder(&row, all, |one| &one.lease)? else { continue };
         let (used, most) = match of_result {
@@ -74,11 +76,12 @@ pub(super) async fn append(engine: &Engine, all: &[&Piece]) -> Result<HashMap<Jo
             continue;
         }
         let Lease { job, epoch, .. } = &one.lease;
-        pieces.push(json!([job.as_str(), epoch, one.size, hex(&one.chain), hex(&one.bytes), run]));
+        let (chain, piece) = (bytes.lay(&one.chain), bytes.lay(&one.bytes));
+        pieces.push(json!([job.as_str(), epoch, one.size, chain, piece, run]));
         stored.insert(job.clone(), row.int("cancel")? != 0 || row.maybe_text("why")?.is_some());
     }
     let sql = if *of_result { STORE_RESULT } else { STORE_OUTPUT };
-    tx.run(sql, args![&Json::Array(pieces).to_string(), *stream]).await?;
+    tx.run(sql, args![&Json::Array(pieces).to_string(), *stream, bytes.0.as_slice()]).await?;
     tx.commit().await?;
     Ok(stored)
 }
@@ -86,26 +89,22 @@ pub(super) async fn append(engine: &Engine, all: &[&Piece]) -> Result<HashMap<Jo
 pub(super) async fn finish(engine: &Engine, all: &[&Finish]) -> Result<HashMap<JobId, ()>, Fault> {
     let mut tx = engine.write().await?;
     let asked = list(all.iter().map(|one| json!(one.lease.job.as_str())));
-    let (mut over, mut ends) = (HashMap::new(), Vec::new());
+    let (mut over, mut ends, mut bytes) = (HashMap::new(), Vec::new(), Bytes::default());
     for row in tx.rows(LAST, args![&asked]).await? {
         let Some(one) = holder(&row, all, |one| &one.lease)? else { continue };
         let Lease { job, worker, epoch } = &one.lease;
         let (run, stage) = (row.read("run_id", RunId::parse)?, row.read("stage_id", StageId::parse)?);
         let (attempt, project) = (row.int("attempt")?, row.text("project")?);
-        let (digest, envelope) = (hex(&one.digest), hex(&one.envelope));
-        let (job_id, stage_id) = (job.as_str(), stage.as_str());
-        let at = one.now.0;
-        ends.push(json!([
-            job_id,
-            stage_id,
-            worker.as_str(),
-            epoch,
-            attempt,
-            digest,
-            envelope,
-            at,
-            run.as_str()
-        ]));
+        if let Some(piece) = &one.piece
+            && !has_room(&row, piece)?
+        {
+            continue;
+        }
+        let kept = (bytes.lay(&one.digest), bytes.lay(&one.envelope), one.envelope.len());
+        let piece = one.piece.as_ref().map(|piece| (bytes.lay(&piece.chain), bytes.lay(&piece.bytes)));
+        let size = one.piece.as_ref().map_or(0, |piece| piece.size);
+        let ids = (job.as_str(), stage.as_str(), worker.as_str(), run.as_str());
+        ends.push(json!([ids, epoch, attempt, one.now.0, kept, piece, size]));
         let worker = Actor::Worker(worker.clone());
         let entries = [
             (&worker, Action::ResultAccepted, Some(&stage)),
@@ -121,7 +120,7 @@ pub(super) async fn finish(engine: &Engine, all: &[&Finish]) -> Result<HashMap<J
         }
         over.insert(job.clone(), ());
     }
-    tx.run(FINISH, args![&Json::Array(ends).to_string()]).await?;
+    tx.run(FINISH, args![&Json::Array(ends).to_string(), bytes.0.as_slice()]).await?;
     tx.commit().await?;
     Ok(over)
 }
@@ -153,9 +152,24 @@ fn list(of: impl Iterator<Item = Json>) -> String {
     Json::Array(of.collect()).to_string()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+/// Whether a running job that sent nothing yet may keep this.
+fn has_room(row: &Row, piece: &Piece) -> Result<bool, Fault> {
+    let used = row.count("artifact_used")?.saturating_add(piece.size);
+    let fresh = row.read("state", State::from_name)? == State::Running && row.int("begun")? == 0;
+    Ok(fresh && used <= row.count("artifact_most")?)
+}
+
+/// What statements cut their values from.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    /// Where it lies, as SQLite counts.
+    fn lay(&mut self, bytes: &[u8]) -> usize {
+        let at = self.0.len() + 1;
+        self.0.extend_from_slice(bytes);
+        at
+    }
 }
 
 const ACTIVE: &str =
@@ -194,7 +208,8 @@ macro_rules! store {
     ($used:literal) => {
         concat!(
             "INSERT INTO log_chunk (job_id, epoch, stream, seq, start, size, chain, bytes)
-                SELECT value ->> 0, value ->> 1, $2, 0, 0, value ->> 2, unhex(value ->> 3), unhex(value ->> 4) FROM json_each($1);
+                SELECT value ->> 0, value ->> 1, $2, 0, 0, value ->> 2, substr($3, value ->> 3, 32), substr($3, value ->> 4, value ->> 2)
+                FROM json_each($1);
              UPDATE run SET ",
             $used,
             " = ",
@@ -208,7 +223,9 @@ const STORE_OUTPUT: &str = store!("output_used");
 const STORE_RESULT: &str = store!("artifact_used");
 
 /// Jobs that cost nothing, each all that is left of a run in which nothing went wrong.
-const LAST: &str = "SELECT job.id AS id, worker_id, epoch, run_id, stage_id, attempt, run.project AS project
+const LAST: &str =
+    "SELECT job.id AS id, worker_id, epoch, run_id, stage_id, attempt, run.project AS project, job.state AS state, artifact_used,
+        artifact_most, EXISTS (SELECT 1 FROM log_chunk WHERE job_id = job.id AND log_chunk.epoch = job.epoch) AS begun
     FROM job JOIN run ON run.id = job.run_id
     WHERE job.id IN (SELECT value FROM json_each($1)) AND job.state IN ('leased', 'running') AND job.cancel = 0
         AND job.lent = 0 AND job.cost_microcents = 0 AND job.egress_lent = 0 AND job.egress_bytes = 0
@@ -216,11 +233,16 @@ const LAST: &str = "SELECT job.id AS id, worker_id, epoch, run_id, stage_id, att
         AND NOT EXISTS (SELECT 1 FROM stage
             WHERE stage.run_id = run.id AND stage.id <> job.stage_id AND stage.state <> 'succeeded')";
 
-const FINISH: &str = "DELETE FROM job WHERE id IN (SELECT value ->> 0 FROM json_each($1));
+/// Of each: job, stage, worker and run; epoch; attempt; when; where its digest and its envelope lie, and how long that is; where the
+/// chain and the piece lie that came with it, if one did, and how long that is.
+const FINISH: &str = "DELETE FROM job WHERE id IN (SELECT value ->> '$[0][0]' FROM json_each($1));
     INSERT INTO result (job_id, stage_id, worker_id, epoch, attempt, outcome, digest, envelope, at)
-        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, 'succeeded', unhex(value ->> 5),
-            unhex(value ->> 6), value ->> 7 FROM json_each($1);
-    UPDATE stage SET state = 'succeeded', reason = '', ended_at = ended.value ->> 7
-        FROM json_each($1) AS ended WHERE stage.id = ended.value ->> 1;
-    UPDATE run SET open_stages = 0, state = 'succeeded', ended_at = ended.value ->> 7
-        FROM json_each($1) AS ended WHERE run.id = ended.value ->> 8";
+        SELECT value ->> '$[0][0]', value ->> '$[0][1]', value ->> '$[0][2]', value ->> 1, value ->> 2, 'succeeded',
+            substr($2, value ->> '$[4][0]', 32), substr($2, value ->> '$[4][1]', value ->> '$[4][2]'), value ->> 3 FROM json_each($1);
+    INSERT INTO log_chunk (job_id, epoch, stream, seq, start, size, chain, bytes)
+        SELECT value ->> '$[0][0]', value ->> 1, 'result', 0, 0, value ->> 6, substr($2, value ->> '$[5][0]', 32),
+            substr($2, value ->> '$[5][1]', value ->> 6) FROM json_each($1) WHERE value ->> 6 > 0;
+    UPDATE stage SET state = 'succeeded', reason = '', ended_at = ended.value ->> 3
+        FROM json_each($1) AS ended WHERE stage.id = ended.value ->> '$[0][1]';
+    UPDATE run SET open_stages = 0, state = 'succeeded', ended_at = ended.value ->> 3, artifact_used = artifact_used + (ended.value ->> 6)
+        FROM json_each($1) AS ended WHERE run.id = ended.value ->> '$[0][3]'";
