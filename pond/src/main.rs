@@ -42,6 +42,9 @@ use std::process::ExitCode;
 use pond_sandbox::native::{Forked, Launcher, Owner};
 use rustix::fs::Mode;
 
+/// After the three streams.
+const FIRST_INHERITED: u32 = 3;
+
 fn main() -> ExitCode {
     // The launcher, the gateway and pid 1 of a container are this same file under other names, and each must be itself
     // before anything else of ours has run.
@@ -68,6 +71,10 @@ fn main() -> ExitCode {
     keep_own_access();
     let command = std::env::args_os().nth(1);
     let is = |name: &str| command.as_ref().is_some_and(|command| command == name);
+    // Whoever stays when its caller leaves keeps nothing that the caller had open: somebody may wait for the end of it.
+    if (is(keeper::NAME) || is(keeper::waiter::NAME)) && pond_sys::fd::close_from(FIRST_INHERITED).is_err() {
+        return ExitCode::from(output::REFUSED);
+    }
     if is("run") || is("agent") || is(job_cmd::NAME) || is(keeper::NAME) {
         // A run needs a launcher, which is to know nothing of the caller: it is made while there is nothing to know.
         let begun = match Launcher::fork() {

@@ -136,7 +136,7 @@ fn resume(state: StateDir, id: &str) -> Result<Accepted, Refusal> {
     converge::permit(&seen, Operation::Resume)?;
     let spec = decided(&seen.place.document().map_err(refused)?)?;
     let listeners = ports::bind(&spec.ports)?;
-    let lock = seen.place.lock().map_err(refused)?;
+    let lock = seen.place.lock_soon().map_err(refused)?;
     let Some(lock) = lock else { return Err(Refusal::wrong_state(State::Pending, Operation::Resume)) };
     let mut journal = Journal::open(seen.place.directory()).map_err(|fault| refused(fault.into()))?;
     let resumed = journal.append(Event::Resuming, Detail::default());

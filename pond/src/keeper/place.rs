@@ -7,6 +7,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
@@ -18,6 +19,9 @@ use super::journal::{self, Journal, JournalFault};
 const DOCUMENT: &str = "box.json";
 const LOCK: &str = "lock";
 const MOST_DOCUMENT: u64 = 4 << 20;
+/// Removing a large disk is the longest that anybody does who keeps nothing.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceFault {
@@ -190,6 +194,17 @@ impl Place {
         }
     }
 
+    /// The lock of a sandbox that nobody keeps: whoever else looks at it has it for a moment only.
+    pub(crate) fn lock_soon(&self) -> Result<Option<Lock>, PlaceFault> {
+        let until = Instant::now() + LONGEST_LOOK;
+        loop {
+            match self.lock()? {
+                None if Instant::now() < until => std::thread::sleep(BETWEEN_TRIES),
+                lock => return Ok(lock),
+            }
+        }
+    }
+
     fn new_lock(&self) -> Result<Lock, PlaceFault> {
         let made = File::options().write(true).create_new(true).mode(0o600).open(self.path(LOCK));
         let file = made.map_err(|source| self.fault(LOCK, source))?;
@@ -243,6 +258,19 @@ fn check(id: &str) -> Result<(), PlaceFault> {
 mod tests {
     //! A name is given once, whole, and stays.
     use super::*;
+
+    #[test]
+    fn who_wants_one_that_nobody_keeps_waits_until_others_have_looked() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDir::open(place.path()).unwrap();
+        let (made, lock, _journal) = Place::create(&state, "one", "{}").unwrap();
+        let looking = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(lock);
+        });
+        assert!(made.lock_soon().unwrap().is_some());
+        looking.join().unwrap();
+    }
 
     #[test]
     fn a_name_is_given_once_and_its_lock_says_who_keeps_it() {

@@ -142,9 +142,9 @@ impl Place {
     fn delete(&self, seen: &Seen) -> Result<(), KeepFault> {
         match (seen.state, seen.is_kept) {
             (State::Deleting | State::Deleted, _) => Ok(()),
-            (_, true) => ask(seen, &Request::Delete).map(drop),
-            (_, false) => {
-                let lock = seen.place.lock()?;
+            (State::Pending | State::Ready, true) => ask(seen, &Request::Delete).map(drop),
+            (State::Stopped | State::Failed, _) | (State::Pending | State::Ready, false) => {
+                let lock = seen.place.lock_soon()?;
                 let lock = lock.ok_or_else(|| KeepFault::Busy("somebody else has it in hand".to_owned()))?;
                 let mut journal = Journal::open(seen.place.directory()).map_err(PlaceFault::from)?;
                 Ok(converge::delete(

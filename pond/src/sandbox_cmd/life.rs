@@ -83,7 +83,11 @@ pub(super) fn rm(args: &RmArgs) -> Result<ExitCode, SandboxFault> {
 fn remove(id: &str) -> Result<Seen, SandboxFault> {
     let seen = find(id)?;
     converge::permit(&seen, Operation::Delete)?;
-    if let Some(lock) = seen.place.lock()? {
+    let lock = match seen.state {
+        State::Stopped | State::Failed => seen.place.lock_soon()?,
+        State::Pending | State::Ready | State::Deleting | State::Deleted => seen.place.lock()?,
+    };
+    if let Some(lock) = lock {
         let mut journal = Journal::open(seen.place.directory()).map_err(anyhow::Error::from)?;
         let why = Detail::because("asked", "somebody removed it");
         converge::delete(&seen.place, &lock, &mut journal, why)?;
