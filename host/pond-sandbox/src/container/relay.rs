@@ -122,9 +122,11 @@ impl Relay {
     fn turn(&mut self, transit: &mut Transit) -> Result<bool, RelayFault> {
         let [engine, lifeline, dead, report, stdin] = self.wait(transit)?;
         if dead {
-            // Nobody can report any more.
             transit.dead_since = Some(Instant::now());
-            self.report = None;
+            if transit.has_begun {
+                // How it ended is clear enough; why it never began may still be on its way.
+                self.report = None;
+            }
             if transit.usage.is_none() {
                 // Killed, perhaps for memory. The engine removes the groups, but not before it has heard of this too.
                 transit.usage = self.groups.usage().ok();
@@ -275,6 +277,14 @@ impl Relay {
 
     pub(super) fn kill(&self) -> Result<(), RelayFault> {
         kill(&self.process)
+    }
+
+    fn is_dead(&self) -> Result<bool, RelayFault> {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&at_once)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(errno) => Err(RelayFault::Relay(errno.into())),
+        }
     }
 }
 

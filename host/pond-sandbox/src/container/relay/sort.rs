@@ -33,11 +33,16 @@ impl Relay {
                 Kind::Stderr => transit.to_stderr = payload,
                 Kind::Evidence => {
                     let seen = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
-                    let outside = outside(self.pid, &self.executable, &self.nonce, self.first_user);
-                    let outside = outside.map_err(RelayFault::Relay)?;
-                    judge(self.kernel, &seen, &outside)?;
-                    transit.evidence = Some((seen, outside));
-                    transit.begin();
+                    match outside(self.pid, &self.executable, &self.nonce, self.first_user) {
+                        Ok(outside) => {
+                            judge(self.kernel, &seen, &outside)?;
+                            transit.evidence = Some((seen, outside));
+                            transit.begin();
+                        }
+                        // Nothing of it begins, then; why it ended is what it says next.
+                        Err(_died_meanwhile) if self.is_dead()? => {}
+                        Err(fault) => return Err(RelayFault::Relay(fault)),
+                    }
                 }
                 Kind::Kept => self.take_in(&payload, transit)?,
                 Kind::Taken => {
