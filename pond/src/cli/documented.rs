@@ -8,9 +8,9 @@ use clap::{Command, CommandFactory};
 use super::Cli;
 
 /// Flags of other programs that documents show by themselves.
-const FOREIGN: [&str; 3] = ["--check", "--network", "--runsc"];
+const FOREIGN: [&str; 4] = ["--check", "--max-old-space-size", "--network", "--runsc"];
 /// Processes of pond's own, which nobody types.
-const INTERNAL: [&str; 1] = ["pond job"];
+const INTERNAL: [&str; 2] = ["pond job", "pond waiter"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
