@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pond_policy::egress::Pinned;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -30,31 +30,22 @@ pub(crate) enum DialFault {
     Timeout,
 }
 
-/// Who has the first word on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum First {
-    /// The side that dials: its first bytes are on their way at once, and carry the last word of the handshake with them. That
-    /// saves a packet, and the far side from waking up for a connection without a request.
-    Caller,
-    Anybody,
-}
-
 /// Connects to the first pinned address that answers.
-pub(crate) async fn dial(pinned: &Pinned, first: First) -> Result<(TcpStream, SocketAddr), DialFault> {
-    tokio::time::timeout(TOTAL, race(pinned.addresses(), first)).await.unwrap_or(Err(DialFault::Timeout))
+pub(crate) async fn dial(pinned: &Pinned) -> Result<(TcpStream, SocketAddr), DialFault> {
+    tokio::time::timeout(TOTAL, race(pinned.addresses())).await.unwrap_or(Err(DialFault::Timeout))
 }
 
-async fn race(addresses: &[SocketAddr], first: First) -> Result<(TcpStream, SocketAddr), DialFault> {
+async fn race(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), DialFault> {
     // One address needs no race, and no timer that would wake the whole gateway.
     if let [only] = addresses {
-        let stream = connect(*only, first).await.map_err(|_| DialFault::Refused)?;
+        let stream = connect(*only).await.map_err(|_| DialFault::Refused)?;
         return Ok((stream, *only));
     }
     let mut waiting = addresses.iter().copied();
     let mut attempts = JoinSet::new();
     loop {
         if let Some(address) = waiting.next() {
-            attempts.spawn(async move { connect(address, first).await.map(|stream| (stream, address)) });
+            attempts.spawn(async move { connect(address).await.map(|stream| (stream, address)) });
         }
         let ended = async {
             while let Some(ended) = attempts.join_next().await {
@@ -77,13 +68,10 @@ async fn race(addresses: &[SocketAddr], first: First) -> Result<(TcpStream, Sock
 
 /// Connects. A host that is near answers before the call is over: asked a second time the kernel says so, and nobody has to
 /// wait for the event.
-async fn connect(to: SocketAddr, first: First) -> io::Result<TcpStream> {
+async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    if first == First::Caller {
-        sockopt::set_tcp_quickack(&socket, false)?;
-    }
     let connected = match rustix::net::connect(&socket, &to) {
         Err(Errno::INPROGRESS) => rustix::net::connect(&socket, &to),
         other => other,
@@ -174,28 +162,6 @@ mod tests {
         for _again in 0..2 {
             assert_eq!(own.among(&[ours, not_ours]).unwrap(), [ours]);
         }
-    }
-
-    /// The kernel waits a fifth of a second for the first word; on a machine that is slower than that another try will do.
-    #[tokio::test]
-    async fn who_speaks_first_arrives_with_the_first_word() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let there = listener.local_addr().unwrap();
-        for tries_left in (0..20).rev() {
-            let caller = connect(there, First::Caller).await.unwrap();
-            match listener.accept() {
-                Ok(_) => assert!(tries_left > 0, "it arrived without a word, every time"),
-                Err(fault) => {
-                    assert_eq!(fault.kind(), io::ErrorKind::WouldBlock);
-                    crate::relay::write_all(&caller, b"hello").await.unwrap();
-                    assert_eq!(listener.accept().unwrap().1, caller.local_addr().unwrap());
-                    break;
-                }
-            }
-        }
-        let _anybody = connect(there, First::Anybody).await.unwrap();
-        drop(listener.accept().unwrap());
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use pond_wire::gateway::{ModelCall, ModelOutcome, broker as wire};
 use tokio::net::TcpStream;
 
 use crate::broker::{Broker, BrokerFault, Connect, DialFault, Key, Outcome, Record, Report, Target};
-use crate::dial::{self, First};
+use crate::dial;
 use crate::gateway::Gateway;
 
 /// Gives the gateway its broker, which in turn reaches out through the gateway: one of the two must not hold the other.
@@ -48,7 +48,7 @@ async fn connect(gateway: Weak<Gateway>, target: Target) -> Result<TcpStream, Di
     };
     let private = target.private;
     let pinned = pin(&gateway, target).await.map_err(refused)?;
-    match dial::dial(&pinned, First::Caller).await {
+    match dial::dial(&pinned).await {
         Ok((stream, address)) => {
             if !private && dial::is_to_itself(&stream, address).map_err(DialFault::Failed)? {
                 return Err(DialFault::Denied("the upstream is this machine".to_owned()));

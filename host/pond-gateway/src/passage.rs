@@ -12,7 +12,7 @@ use rustix::net::sockopt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::dial::{self, DialFault, First};
+use crate::dial::{self, DialFault};
 use crate::gateway::Gateway;
 use crate::relay::{self, Counted, Meter};
 use crate::stance::Stance;
@@ -43,7 +43,7 @@ impl Passage {
         gateway.names.admit(&permit)?;
         let slot = claim(gateway, destination).await?;
         let pinned = gateway.pin(permit).await?;
-        let dialled = dial::dial(&pinned, first_word(door)).await;
+        let dialled = dial::dial(&pinned).await;
         let (upstream, address) = dialled.map_err(|fault| unreachable(destination, fault))?;
         let refused = |_| unreachable(destination, DialFault::Refused);
         if dial::is_to_itself(&upstream, address).map_err(refused)? {
@@ -131,14 +131,6 @@ impl Passage {
         let tunnel = Tunnel { approval, bytes_up: up, bytes_down: down, duration_ms: meter.age_ms(), close };
         // Without a host there is nobody to tell, and the control task is already ending this process.
         gateway.ledger.closed(tunnel).await.unwrap_or_default();
-    }
-}
-
-/// Only TLS passes most doors, and its client speaks first; at one any protocol does.
-fn first_word(door: Door) -> First {
-    match door {
-        Door::Any => First::Anybody,
-        Door::Proxy | Door::Tls | Door::Git | Door::Broker | Door::DnsUdp | Door::DnsTcp => First::Caller,
     }
 }
 
