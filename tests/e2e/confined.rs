@@ -97,7 +97,7 @@ fn the_environment_of_the_caller_stays_outside() {
     let inside = environment(&["--profile", "untrusted-code-test", "--env", "MINE=1"]);
     let expected = [
         "HOME=/home/pond",
-        "LANG=C.UTF-8",
+        "LC_CTYPE=C.UTF-8",
         "LOGNAME=pond",
         "MINE=1",
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -150,7 +150,9 @@ fn environment(facts: &Facts<'_>) -> Vec<(String, String)> {
     let search = search(facts.tools).join(":");
     let ours = [
         ("HOME", HOME),
-        ("LANG", "C.UTF-8"),
+        // Of the locale its characters are all that differs from the plainest; with the other categories named too, every program
+        // would open a dozen files first.
+        ("LC_CTYPE", "C.UTF-8"),
         ("LOGNAME", "pond"),
         ("PATH", &search),
         ("PWD", WORKSPACE),
