@@ -22,7 +22,7 @@ use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior};
 use crate::check::check;
 use crate::fault::{At, Failure};
 use crate::terminal::{self, Terminal};
-use crate::writable::restrict_files;
+use crate::writable::Rules;
 use crate::{confirm, inside, job};
 
 /// The two streams of the engine, out of the job's reach.
@@ -246,7 +246,7 @@ fn confine(
     };
     let tried = match landlock {
         Landlock::Present => {
-            restrict_files(plan)?;
+            Rules::of(plan)?.enforce()?;
             seccomp::install(filter).at(Step::Seccomp)?;
             confirm::confirm(pond.to_pond.as_fd())
         }

@@ -18,6 +18,7 @@ use crate::job::{Filter, Job};
 use crate::request::{self, Launch, Order};
 use crate::storage::{Builder, Storage};
 use crate::terminal::Terminal;
+use crate::writable::Rules;
 use crate::{doors, home, idmap, job, root, serving, shown, storage, terminal};
 
 /// The parent's word that the identity stands; the launch travels along.
@@ -43,7 +44,7 @@ pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>, standing: Op
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
     match ready.and_then(|ready| enter(&order, ready, standing?, parent, report.as_fd())) {
         Ok(Duties::Watch(started)) => pond_init::watch(&started, &order.lifeline, report),
-        Ok(Duties::Serve(child_events)) => serving::serve(&order, child_events, report),
+        Ok(Duties::Serve(child_events, rules)) => serving::serve(&order, &rules, child_events, report),
         Err(failure) => give_up(&report, failure),
     }
 }
@@ -69,8 +70,8 @@ pub(crate) fn get_ready() -> Result<Ready, Failure> {
 enum Duties {
     /// A job runs.
     Watch(pond_init::Started),
-    /// None runs yet.
-    Serve(OwnedFd),
+    /// None runs yet; each that will comes under these rules.
+    Serve(OwnedFd, Rules),
 }
 
 // tidy: privileged sequence
@@ -138,7 +139,7 @@ fn enter(
     if plan.duty == Duty::Serve {
         // Or, where jobs are to come, what it takes to make each of them and to end it, under the filter they will have.
         serving::guard(&ready.for_job, &[report, order.lifeline.as_fd(), child_events.as_fd()])?;
-        return Ok(Duties::Serve(child_events));
+        return Ok(Duties::Serve(child_events, Rules::of(plan)?));
     }
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
         Fork::Child => become_job(order, terminal.as_ref(), &ready.for_job, report),
@@ -161,7 +162,8 @@ fn become_job(
     report: BorrowedFd<'_>,
 ) -> ! {
     let (plan, pipes, filter) = (&order.plan, order.stdio.as_ref(), Filter::Install(filter));
-    let failure = job::run(&Job { plan, program: &plan.program, pipes, terminal, filter }, report);
+    let job = Job { plan, program: &plan.program, pipes, terminal, filter, rules: None };
+    let failure = job::run(&job, report);
     tell(report, failure.report(), &[]);
     exit_now(1)
 }

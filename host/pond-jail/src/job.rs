@@ -12,7 +12,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use crate::confirm;
 use crate::fault::{At, Failure};
-use crate::writable::restrict_files;
+use crate::writable::Rules;
 
 /// What is about to run, in the child that becomes it.
 pub(crate) struct Job<'a> {
@@ -23,6 +23,8 @@ pub(crate) struct Job<'a> {
     pub(crate) pipes: Option<&'a [OwnedFd; 3]>,
     pub(crate) terminal: Option<&'a OwnedFd>,
     pub(crate) filter: Filter<'a>,
+    /// What it may write, if pid 1 has that ready for all it starts.
+    pub(crate) rules: Option<&'a Rules>,
 }
 
 /// Where the job's filter comes from. There is one either way, and `confirm` tries it.
@@ -62,7 +64,10 @@ fn confine(job: &Job<'_>, report: BorrowedFd<'_>) -> Result<Program, Failure> {
     // 3. Nothing this process executes can regain anything.
     rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivileges)?;
     // 4. Writes only where the plan says, and no signals or abstract sockets out of the sandbox.
-    restrict_files(plan)?;
+    match job.rules {
+        Some(rules) => rules.enforce()?,
+        None => Rules::of(plan)?.enforce()?,
+    }
     // 5. The filter last, because it forbids what the launch does above.
     match job.filter {
         Filter::Install(filter) => seccomp::install(filter).at(Step::Seccomp)?,

@@ -21,6 +21,7 @@ use rustix::thread::CapabilitySet;
 use crate::fault::{At, Failure};
 use crate::job::{self, Filter, Job};
 use crate::request::{self, Order};
+use crate::writable::Rules;
 use crate::{check, terminal};
 
 /// To become a job's user, to lock its capabilities away, and to signal what then belongs to somebody else.
@@ -41,6 +42,7 @@ struct Running {
 
 struct Serving<'a> {
     order: &'a Order,
+    rules: &'a Rules,
     report: BorrowedFd<'a>,
     running: Vec<Running>,
 }
@@ -54,8 +56,8 @@ pub(crate) fn guard(filter: &seccomp::Filter, kept: &[BorrowedFd<'_>]) -> Result
 }
 
 /// Serves until the keeper is gone. When this process exits the kernel kills everything in the sandbox.
-pub(crate) fn serve(order: &Order, child_events: OwnedFd, report: OwnedFd) -> ! {
-    let mut serving = Serving { order, report: report.as_fd(), running: Vec::new() };
+pub(crate) fn serve(order: &Order, rules: &Rules, child_events: OwnedFd, report: OwnedFd) -> ! {
+    let mut serving = Serving { order, rules, report: report.as_fd(), running: Vec::new() };
     if pond_sys::socket::send(&report, &Report::Serving.encode(), &[]).is_err() {
         exit_now(0)
     }
@@ -144,8 +146,8 @@ impl Serving<'_> {
             Some(pid) => Ok((Running { exec, pid, _terminal: terminal }, master)),
             None => {
                 let (plan, terminal) = (&self.order.plan, terminal.as_ref());
-                let filter = Filter::Inherited;
-                let job = Job { plan, program: &program, pipes: pipes.as_ref(), terminal, filter };
+                let (filter, rules) = (Filter::Inherited, Some(self.rules));
+                let job = Job { plan, program: &program, pipes: pipes.as_ref(), terminal, filter, rules };
                 let failure = job::run(&job, self.report);
                 self.tell(exec, failure.report(), &[]);
                 exit_now(1)

@@ -1,14 +1,15 @@
 //! The Landlock layer: reads and executes anywhere in the sandbox, writes only on the job's own storage, and neither signals nor
 //! abstract sockets that leave the sandbox.
 //!
-//! Zone: host, in the child that becomes the job. It stands by itself: its tests apply it with every other layer off.
+//! Zone: host, in the child that becomes the job; where many are to come, pid 1 makes the rules and each child applies them to
+//! itself. It stands by itself: its tests apply it with every other layer off.
 //! Invariant: every access right and scope of this version is required, so that a kernel that lacks one refuses the launch.
 
 use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use pond_wire::jail::{CheckoutView, Console, HOME, JailPlan, RootEntry, Step, WORKSPACE};
 use rustix::io::Errno;
@@ -21,14 +22,26 @@ const VERSION: ABI = ABI::V6;
 /// Device nodes a job may write to.
 const WRITABLE_DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
 
-pub(crate) fn restrict_files(plan: &JailPlan) -> Result<(), Failure> {
-    let denied = Failure { step: Step::Landlock, errno: Errno::NOTSUP };
-    match Places::of(plan).enforce() {
-        Ok(RulesetStatus::FullyEnforced) => Ok(()),
-        Ok(RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced) | Err(LandlockFault::Rules(_)) => {
-            Err(denied)
+const DENIED: Failure = Failure { step: Step::Landlock, errno: Errno::NOTSUP };
+
+/// What a sandbox may write, as the kernel has it: good for any number of processes.
+pub(crate) struct Rules(RulesetCreated);
+
+impl Rules {
+    pub(crate) fn of(plan: &JailPlan) -> Result<Self, Failure> {
+        let rules = Places::of(plan).rules()?;
+        // Pid 1 has none of the three streams, and their places are where its children put their own: a copy lies above.
+        let above = rules.try_clone().map_err(|_none_left| DENIED)?;
+        Ok(Self(above))
+    }
+
+    /// Holds for the calling thread and whatever it starts, from now on.
+    pub(crate) fn enforce(&self) -> Result<(), Failure> {
+        let own = self.0.try_clone().map_err(|_none_left| DENIED)?;
+        match own.restrict_self().map_err(LandlockFault::Rules)?.ruleset {
+            RulesetStatus::FullyEnforced => Ok(()),
+            RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => Err(DENIED),
         }
-        Err(LandlockFault::Place(_)) => Err(Failure { step: Step::Landlock, errno: Errno::NOENT }),
     }
 }
 
@@ -38,6 +51,16 @@ enum LandlockFault {
     Rules(#[from] landlock::RulesetError),
     #[error("opening a writable place: {0}")]
     Place(#[from] landlock::PathFdError),
+}
+
+impl From<LandlockFault> for Failure {
+    fn from(fault: LandlockFault) -> Self {
+        let errno = match fault {
+            LandlockFault::Rules(_) => DENIED.errno,
+            LandlockFault::Place(_) => Errno::NOENT,
+        };
+        Self { step: Step::Landlock, errno }
+    }
 }
 
 /// What may be written.
@@ -76,8 +99,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Holds for the calling thread and whatever it starts, from now on.
-    fn enforce(&self) -> Result<RulesetStatus, LandlockFault> {
+    fn rules(&self) -> Result<RulesetCreated, LandlockFault> {
         let everything = AccessFs::from_all(VERSION);
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
@@ -94,7 +116,7 @@ impl<'a> Places<'a> {
                 rules = rules.add_rule(PathBeneath::new(file, device))?;
             }
         }
-        Ok(rules.restrict_self()?.ruleset)
+        Ok(rules)
     }
 }
 
