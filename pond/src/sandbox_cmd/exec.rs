@@ -20,6 +20,9 @@ use crate::keeper::place::Place;
 use crate::keeper::protocol::{self, Answer, Exec, ExecEnd, Kind, PIECE, Request, Size};
 use crate::{output, runs, settings};
 
+/// As much of standard input as goes with the request.
+const AT_ONCE: usize = 4096;
+
 /// Run a program in a sandbox.
 #[derive(Debug, Args)]
 #[command(
@@ -221,7 +224,8 @@ fn at_hand() -> anyhow::Result<Option<Vec<u8>>> {
     if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&now))? == 0 {
         return Ok(None);
     }
-    let mut piece = vec![0; PIECE];
+    // Usually there is nothing, and a larger room would be cleared for that.
+    let mut piece = vec![0; AT_ONCE];
     // Nothing to read from at all is its end.
     let length = stdin.lock().read(&mut piece).unwrap_or(0);
     piece.truncate(length);
