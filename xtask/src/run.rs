@@ -111,6 +111,13 @@ impl Invocation {
         let (program, args) = self.words.split_first().context("an empty command")?;
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.cwd).stdin(Stdio::null());
+        // `cargo run` tells this program of its own package; build scripts of others would take that for news and build again.
+        let of_package =
+            |name: &String| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        let told = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(of_package);
+        for name in told {
+            command.env_remove(name);
+        }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
