@@ -7,6 +7,7 @@
 
 mod fault;
 mod outside;
+mod pour;
 mod sort;
 mod transit;
 
@@ -29,6 +30,7 @@ use crate::native::word;
 
 pub use fault::RelayFault;
 pub(super) use outside::outside;
+pub(super) use pour::{pour, pour_to_engine};
 pub(super) use transit::Transit;
 
 /// How long an engine may take to tell of what a dead container had written.
@@ -250,16 +252,10 @@ impl Relay {
 
     /// As much as everybody takes now. What nobody takes any more is dropped.
     fn flush(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
-        write_some(&mut self.stdout, &mut transit.to_stdout)?;
-        write_some(&mut self.stderr, &mut transit.to_stderr)?;
-        while !transit.to_engine.is_empty() && !transit.engine_ended {
-            match rustix::io::write(&self.engine, &transit.to_engine) {
-                Ok(length) => drop(transit.to_engine.drain(..length)),
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                // Its own end of the stream says so, or pid 1 is dead.
-                Err(_gone) => transit.to_engine.clear(),
-            }
+        pour(&mut self.stdout, &mut transit.to_stdout)?;
+        pour(&mut self.stderr, &mut transit.to_stderr)?;
+        if !transit.engine_ended {
+            pour_to_engine(&self.engine, &mut transit.to_engine);
         }
         // Nothing more will come from a dead container, and the pipes must end for whoever reads them.
         let is_silent =
@@ -294,20 +290,6 @@ pub(super) fn kill(process: &OwnedFd) -> Result<(), RelayFault> {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
         Err(errno) => Err(RelayFault::Kill(errno.into())),
     }
-}
-
-fn write_some(pipe: &mut Option<OwnedFd>, waiting: &mut Vec<u8>) -> Result<(), RelayFault> {
-    while !waiting.is_empty() {
-        let written = pipe.as_ref().map_or(Ok(waiting.len()), |pipe| rustix::io::write(pipe, waiting));
-        match written {
-            Ok(length) => drop(waiting.drain(..length)),
-            Err(Errno::AGAIN) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::PIPE) => *pipe = None,
-            Err(errno) => return Err(RelayFault::Relay(errno.into())),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
