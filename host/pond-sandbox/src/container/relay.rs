@@ -29,7 +29,7 @@ use crate::native::cgroup::{Foreign, Usage};
 use crate::native::word;
 
 pub use fault::RelayFault;
-pub(super) use outside::outside;
+pub(super) use outside::{FileId, outside};
 pub(super) use pour::{pour, pour_to_engine};
 pub(super) use transit::Transit;
 
@@ -56,8 +56,8 @@ pub(super) struct Relay {
     pub(super) layer: Layer,
     pub(super) start: Start,
     pub(super) kernel: Kernel,
-    /// Pond's own file, which is pid 1.
-    pub(super) executable: String,
+    /// Pond's own file as this container has it, which is pid 1.
+    pub(super) program: FileId,
     /// What only pid 1 of this container is called with, and who it is when it begins.
     pub(super) nonce: String,
     pub(super) first_user: u32,
