@@ -229,4 +229,21 @@ fn no_query_of_a_job_reaches_the_engines_resolver() {
     let passed_on = format!("udp-127-0-0-11.{DOMAIN}");
     let queries = world.log.queries();
     assert!(queries.contains(&passed_on), "{queries:?}");
+    strangers_stay(&world);
+}
+
+/// A network and a container that are not pond's, after a run that was killed and swept.
+fn strangers_stay(world: &World) {
+    let mut pond = world.pond(&["run", "--", "sh", "-c", "echo runs; sleep 1000"]);
+    let mut child = pond.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let swept = Done::of(world.pond(&["gc"]).output().unwrap());
+    assert_eq!((line.as_str(), swept.code), ("runs\n", 0), "{swept:?}");
+    let listed = world.engine().api("GET", "/containers/json?all=1", None);
+    let names: Vec<&Value> = listed.as_array().unwrap().iter().map(|found| &found["Names"][0]).collect();
+    assert_eq!(names, ["/control"]);
+    assert_eq!(world.engine().api("GET", "/networks/open", None)["Driver"], "bridge");
 }

@@ -48,13 +48,13 @@ pub mod staged {
     /// Where a plan gives the job a terminal: the instance in which it is made.
     pub const TERMINALS: &str = "terminals";
 
-    /// The directory of the host that comes at this place among those of the plan.
+    /// What of the host comes at this place among what the plan shows: its directories, then its files.
     pub fn shown(index: usize) -> String {
         format!("shown-{index}")
     }
 }
 
-/// The most directories of the host that one plan shows: their mounts travel in one packet, with three of the storage.
+/// The most directories and files of the host that one plan shows: their mounts travel in one packet, with three of the storage.
 pub const MOST_SHOWN: usize = 29;
 
 /// Where the checkout stands inside.

@@ -85,7 +85,7 @@ fn enter(
     let plan = &order.plan;
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
     enter_groups(&order.groups)?;
-    // 2. The host's files and devices that will be visible are opened with the identity this process was born with.
+    // 2. The host's devices that will be visible are opened with the identity this process was born with.
     let rest = standing.as_ref().map_or(Ok(plan.root.as_slice()), |standing| standing.rest(plan))?;
     let mut sources = root::open_sources(rest)?;
     // 3. The parent has given this process its ids, or whoever laid the ground has.

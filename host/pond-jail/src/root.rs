@@ -45,18 +45,14 @@ const MASKED: [&str; 10] = [
     "timer_list",
 ];
 
-/// The files and devices these entries bind, as detached mounts, in their order. What `shown` shows comes with the storage.
+/// The devices these entries bind, as detached mounts, in their order. What `shown` shows comes with the storage.
 ///
-/// Each is looked at after it was opened: a socket under such a name would be the host's own.
-/// Opened with the identity this process was born with: a tool may lie in a home directory only its owner can enter.
+/// Opened with the identity this process was born with.
 pub(crate) fn open_sources(entries: &[RootEntry]) -> Result<VecDeque<OwnedFd>, Failure> {
     let device = Attributes { no_suid: true, no_exec: true, private: true, ..Attributes::default() };
     let mut sources = VecDeque::new();
     for entry in entries {
         match entry {
-            RootEntry::Bind { source, kind: BindKind::File, .. } if !shown::is_file(entry) => {
-                sources.push_back(clone_file(source)?);
-            }
             RootEntry::Device { source, .. } => {
                 let kind = FileType::CharacterDevice;
                 sources.push_back(clone_one(source, kind, device, Step::MountDevices)?);
@@ -72,7 +68,8 @@ pub(crate) fn open_sources(entries: &[RootEntry]) -> Result<VecDeque<OwnedFd>, F
     Ok(sources)
 }
 
-/// A file of the host itself: who has it open, holds a lock on it or watches it is then met there.
+/// A file of the host itself: who has it open, holds a lock on it or watches it is then met there. What lies there is looked at
+/// after it was opened: a socket under such a name would be the host's own.
 pub(crate) fn clone_file(source: &str) -> Result<OwnedFd, Failure> {
     let attributes =
         Attributes { read_only: true, no_suid: true, no_dev: true, private: true, ..Attributes::default() };
@@ -193,31 +190,17 @@ fn place(root: &OwnedFd, entry: &RootEntry, sources: &mut VecDeque<OwnedFd>) -> 
         RootEntry::Bind { path, kind: BindKind::Directory, .. }
         | RootEntry::Mount { path, kind: BindKind::Directory, .. }
         | RootEntry::Throwaway { path, .. } => make_directory(root, path, Step::OpenRoot),
-        RootEntry::Mount { path, kind: BindKind::File, .. } => {
+        RootEntry::Mount { path, kind: BindKind::File, .. }
+        | RootEntry::Bind { path, kind: BindKind::File, .. } => {
             make_file(root, path, Step::OpenRoot).map(drop)
         }
-        RootEntry::Bind { path, kind: BindKind::File, .. } => {
-            drop(make_file(root, path, Step::OpenRoot)?);
-            if shown::is_file(entry) {
-                return Ok(());
-            }
-            attach_next(root, path, sources, Step::OpenRoot)
-        }
         RootEntry::Device { path, .. } => {
-            drop(make_file(root, path, Step::MountDevices)?);
-            attach_next(root, path, sources, Step::MountDevices)
+            let step = Step::MountDevices;
+            drop(make_file(root, path, step)?);
+            let source = sources.pop_front().ok_or(Failure { step, errno: Errno::BADF })?;
+            attach(root, &source, relative(path), step)
         }
     }
-}
-
-fn attach_next(
-    root: &OwnedFd,
-    path: &str,
-    sources: &mut VecDeque<OwnedFd>,
-    step: Step,
-) -> Result<(), Failure> {
-    let source = sources.pop_front().ok_or(Failure { step, errno: Errno::BADF })?;
-    attach(root, &source, relative(path), step)
 }
 
 fn attach(root: &OwnedFd, mount: &OwnedFd, path: &str, step: Step) -> Result<(), Failure> {

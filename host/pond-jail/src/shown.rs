@@ -1,11 +1,12 @@
-//! Directories of the host, and files of its /etc, as a job sees them: through overlays of its own, read-only but for those it may change for itself,
+//! Directories and files of the host, as a job sees them: through overlays of its own, read-only but for those it may change for itself,
 //! whose upper layer is on its disk.
 //!
 //! A plain bind would share the host's inodes, and with them every socket that listens there, every lock, and the watches that
 //! tell who opens what. An overlay's inodes are the sandbox's own; only contents are shared. What is mounted below such a
 //! directory is not shown. There is no other way to show one: where the overlay cannot be made, nothing starts.
 //! Every overlay costs the launch and its end a wait for all processors, so what is shown of /etc shares one: each is a
-//! mount of its own part of it, and the rest of it has no mount that anybody inside could walk to.
+//! mount of its own part of it, and the rest of it has no mount that anybody inside could walk to. Another file is such a part of
+//! an overlay of its directory.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -66,13 +67,18 @@ pub(crate) fn directories(entries: &[RootEntry]) -> impl Iterator<Item = (&str, 
     })
 }
 
-/// The files that come with them: those of /etc under their own names.
-pub(crate) fn files(entries: &[RootEntry]) -> impl Iterator<Item = &str> {
-    entries.iter().filter(|entry| is_file(entry)).map(RootEntry::path)
-}
-
-pub(crate) fn is_file(entry: &RootEntry) -> bool {
-    matches!(entry, RootEntry::Bind { path, source, kind: BindKind::File } if path == source && is_shared(path))
+/// The files among them, in their order: where each goes, and which it is.
+fn files(entries: &[RootEntry]) -> impl Iterator<Item = (&str, &str)> {
+    entries.iter().filter_map(|entry| match entry {
+        RootEntry::Bind { path, source, kind: BindKind::File } => Some((path.as_str(), source.as_str())),
+        RootEntry::Bind { kind: BindKind::Directory, .. }
+        | RootEntry::Throwaway { .. }
+        | RootEntry::Mount { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::File { .. }
+        | RootEntry::Device { .. } => None,
+    })
 }
 
 fn is_shared(path: &str) -> bool {
@@ -81,7 +87,7 @@ fn is_shared(path: &str) -> bool {
 
 /// Where they all go: the directories, then the files.
 pub(crate) fn places(entries: &[RootEntry]) -> impl Iterator<Item = &str> {
-    directories(entries).map(|(path, _)| path).chain(files(entries))
+    directories(entries).map(|(path, _)| path).chain(files(entries).map(|(path, _)| path))
 }
 
 /// Everything that needs no disk.
@@ -106,9 +112,10 @@ pub(crate) fn show(entries: &[RootEntry], identity: Identity) -> Result<Shown, F
         };
         shown.views.push(view);
     }
-    for path in files(entries) {
-        let part = shared.as_ref().and_then(|shared| shared.file(path));
-        shown.files.push(part.unwrap_or_else(|| clone_file(path))?);
+    for (path, source) in files(entries) {
+        let shared = shared.as_ref().filter(|_| path == source);
+        let part = shared.and_then(|shared| shared.file(path));
+        shown.files.push(part.unwrap_or_else(|| alone(source, &empty, &mut shown.spent))?);
     }
     shown.spent.extend(shared.map(|shared| shared.view));
     shown.spent.push(nothing);
@@ -168,6 +175,23 @@ fn moved(source: &str, empty: &OwnedFd, spent: &mut Vec<OwnedFd>) -> Result<Owne
     Ok(view)
 }
 
+/// A file that shares no overlay: part of one of its directory, of which nothing else is to be had.
+fn alone(source: &str, empty: &OwnedFd, spent: &mut Vec<OwnedFd>) -> Result<OwnedFd, Failure> {
+    let (directory, name) = source.rsplit_once('/').ok_or(Failure { step: STEP, errno: Errno::INVAL })?;
+    let directory = if directory.is_empty() { "/" } else { directory };
+    let here = open_directory(CWD, directory).at(STEP)?;
+    // A link, a mount of its own, or one beside it where nobody may look behind that: its directory does not lead to it.
+    let Ok(_straight) = walk(&here, name, FileType::RegularFile) else { return clone_file(source) };
+    let tree = match tree_of(directory) {
+        Err(Failure { errno: Errno::XDEV, .. }) => return clone_file(source),
+        made => made?,
+    };
+    let view = overlay(&open_directory(&tree, ".").at(STEP)?, empty)?;
+    let part = part(&view, name, FileType::RegularFile)?;
+    spent.push(view);
+    Ok(part)
+}
+
 /// One overlay for several directories, itself mounted nowhere.
 struct Shared {
     place: OwnedFd,
@@ -179,7 +203,9 @@ impl Shared {
     fn of(entries: &[RootEntry], empty: &OwnedFd) -> Result<Option<Self>, Failure> {
         let whole =
             directories(entries).filter(|(path, view)| *view == View::ReadOnly(path) && is_shared(path));
-        if whole.count() + files(entries).count() < 2 {
+        if whole.count() + files(entries).filter(|(path, source)| path == source && is_shared(path)).count()
+            < 2
+        {
             return Ok(None);
         }
         let place = open_directory(CWD, SHARED).at(STEP)?;
@@ -203,10 +229,15 @@ impl Shared {
     fn part_of(&self, path: &str, kind: FileType) -> Option<Result<OwnedFd, Failure>> {
         let inside = path.strip_prefix(SHARED)?.strip_prefix('/')?;
         walk(&self.place, inside, kind).ok()?;
-        let flags =
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-        Some(walk(&self.view, inside, kind).and_then(|part| open_tree(part, "", flags)).at(STEP))
+        Some(part(&self.view, inside, kind))
     }
+}
+
+/// A mount of one directory or file of an overlay.
+fn part(view: &OwnedFd, path: &str, kind: FileType) -> Result<OwnedFd, Failure> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    walk(view, path, kind).and_then(|part| open_tree(part, "", flags)).at(STEP)
 }
 
 fn walk(from: &OwnedFd, path: &str, kind: FileType) -> Result<OwnedFd, Errno> {

@@ -1,19 +1,19 @@
 //! Storage for a container: the same disk, overlay and owners as a native job's, hung up in a directory the engine can bind.
 //!
 //! Zone: privileged. What is hung up has names on the host until the container holds it; whoever asked takes them down then.
-//! The directories below are made without any rights, so that an engine that does not see the mounts shows the job nothing.
+//! What they hang on is made without any rights, so that an engine that does not see the mounts shows the job nothing.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use pond_wire::jail::{Console, Identity, JOB_ID, Report, Scratch, Step, staged};
-use rustix::fs::{Mode, mkdirat};
+use rustix::fs::{FileType, Mode, fstat, mkdirat, mknodat};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, move_mount};
 
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::request::{Stage, plan_of};
-use crate::{home, shown, storage, terminal};
+use crate::{home, storage, terminal};
 
 pub(crate) fn stage(request: &Stage) {
     let report = request.report.as_fd();
@@ -34,9 +34,7 @@ fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
     let disk = || request.disk.attach()?.mount();
     let made = storage::build(&plan, &plan.root, None, disk, request.checkout.as_fd())?;
     home::furnish_mount(&plan, &made.home, base + JOB_ID)?;
-    // An engine binds files itself.
-    let directories = shown::directories(&plan.root).count();
-    for (index, view) in made.shown.iter().take(directories).enumerate() {
+    for (index, view) in made.shown.iter().enumerate() {
         hang(view, &request.directory, &staged::shown(index))?;
     }
     hang(&made.workspace, &request.directory, staged::WORKSPACE)?;
@@ -53,6 +51,10 @@ fn attempt(request: &Stage) -> Result<(OwnedFd, OwnedFd), Failure> {
 
 fn hang(mount: &OwnedFd, directory: &OwnedFd, name: &str) -> Result<(), Failure> {
     let step = Step::MountWorkspace;
-    mkdirat(directory, name, Mode::empty()).at(step)?;
+    if FileType::from_raw_mode(fstat(mount).at(step)?.st_mode).is_dir() {
+        mkdirat(directory, name, Mode::empty()).at(step)?;
+    } else {
+        mknodat(directory, name, FileType::RegularFile, Mode::empty(), 0).at(step)?;
+    }
     move_mount(mount, "", directory, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at(step)
 }

@@ -70,10 +70,12 @@ fn a_life(backend: &str) {
     let (daemon, world) = (Daemon::start(), World::new());
     super::companions::images(&daemon);
     world.write("box.json", &document(backend));
-    succeeds(&daemon, &world, &["create", "-f", "box.json"]);
+    world.write("one.txt", "shown\n");
+    let mount = format!("{}:/data/one.txt", world.project().join("one.txt").display());
+    succeeds(&daemon, &world, &["create", "-f", "box.json", "--mount", &mount]);
     let begun = until(&daemon, &world, |event| event["event"] == "started");
     let in_it = |line: &str| succeeds(&daemon, &world, &["exec", "box", "--", "sh", "-c", line]);
-    assert_eq!(in_it("echo kept > file; id -un; pwd"), "pond\n/workspace\n");
+    assert_eq!(in_it("echo kept > file; id -un; pwd; cat /data/one.txt"), "pond\n/workspace\nshown\n");
     world.write("in.txt", "in\n");
     succeeds(&daemon, &world, &["cp", "in.txt", "box:deep/in.txt"]);
     assert_eq!(in_it("cat deep/in.txt; stat -c %U deep/in.txt"), "in\npond\n");

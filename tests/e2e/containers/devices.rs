@@ -6,10 +6,7 @@ use std::sync::mpsc::sync_channel;
 
 use pond_policy::backend::Backend;
 use pond_sandbox::container::companion::{Companion, News, Primary, accompany};
-use pond_sandbox::container::{Company, Container};
-use pond_sandbox::native::{Ending, Job};
-use pond_sandbox::record::Live;
-use pond_wire::jail::{Console, Duty};
+use pond_sandbox::native::Ending;
 use serde_json::{Value, json};
 
 use super::daemon::Daemon;
@@ -67,35 +64,13 @@ fn a_device_in_an_image_does_not_open() {
     }
 }
 
-fn kept(container: &Container, ground: &Ground, record: &Live) -> pond_sandbox::container::Kept {
-    let policy = policy(&[("image", IMAGE)]);
-    let job = Job {
-        record,
-        policy: &policy,
-        checkout: &ground.checkout,
-        argv: &[],
-        env: &[],
-        exhibits: &[],
-        tools: &[],
-        console: Console::Terminal { rows: 24, columns: 80 },
-        doors: &[],
-        home: &[],
-        mounts: &[],
-        filesystem: None,
-        duty: Duty::Serve,
-    };
-    let kept = container.keep(&job, &Company { beside: None, aliases: &[], disk: None }).unwrap();
-    kept.begin().unwrap();
-    kept
-}
-
 /// A sandbox that lasts on such an image, and a companion beside it.
 #[test]
 fn a_device_in_the_image_of_a_sandbox_or_a_companion_does_not_open() {
     let ground = Ground::new(Backend::Docker);
     nodes(&ground.engine);
     let record = ground.reserve("primary");
-    let kept = Arc::new(kept(&ground.container, &ground, &record));
+    let kept = Arc::new(ground.keep_as(&policy(&[("image", IMAGE)]), &record, &[]));
     assert_eq!(shell(&kept, COUNT), (Some(0), "opened 0\n".to_owned(), String::new()));
     let Ground { engine, directory: _directory, container, checkout } = ground;
     let primary = Primary {

@@ -52,12 +52,24 @@ impl Ground {
 
     /// A sandbox without a way out.
     pub(super) fn keep(&self, record: &Live, aliases: &[String]) -> Kept {
-        let (policy, argv) = (policy(&[]), Vec::new());
-        let job = Job {
+        self.keep_as(&policy(&[]), record, aliases)
+    }
+
+    /// The same by this policy.
+    pub(super) fn keep_as(&self, policy: &SandboxPolicy, record: &Live, aliases: &[String]) -> Kept {
+        let job = self.at_rest(policy, record);
+        let kept = self.container.keep(&job, &Company { beside: None, aliases, disk: None }).unwrap();
+        kept.begin().unwrap();
+        kept
+    }
+
+    /// Nothing runs of itself, and nothing leads out.
+    fn at_rest<'a>(&'a self, policy: &'a SandboxPolicy, record: &'a Live) -> Job<'a> {
+        Job {
             record,
-            policy: &policy,
+            policy,
             checkout: &self.checkout,
-            argv: &argv,
+            argv: &[],
             env: &[],
             exhibits: &[],
             tools: &[],
@@ -67,10 +79,7 @@ impl Ground {
             mounts: &[],
             filesystem: None,
             duty: Duty::Serve,
-        };
-        let kept = self.container.keep(&job, &Company { beside: None, aliases, disk: None }).unwrap();
-        kept.begin().unwrap();
-        kept
+        }
     }
 
     pub(super) fn nothing_is_left(&self) {
@@ -232,21 +241,7 @@ struct Keeper {
 impl Keeper {
     fn raise(ground: &Ground, record: &Live, disk: &KeptImage<'_>) -> Self {
         let policy = policy(&[]);
-        let job = Job {
-            record,
-            policy: &policy,
-            checkout: &ground.checkout,
-            argv: &[],
-            env: &[],
-            exhibits: &[],
-            tools: &[],
-            console: PLACE,
-            doors: &[],
-            home: &[],
-            mounts: &[],
-            filesystem: None,
-            duty: Duty::Serve,
-        };
+        let job = ground.at_rest(&policy, record);
         let company = Company { beside: None, aliases: &[], disk: Some(disk) };
         let (mut running, _kept) = ground.container.serve(&job, &company).unwrap();
         while !running.is_serving() {

@@ -1,7 +1,11 @@
 //! What a job in a container sees and may do, asked from inside by a program of the host.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
+use super::POND;
 use super::daemon::Daemon;
 use crate::support::{Done, MEETING, World, busy_directory};
 
@@ -135,6 +139,61 @@ fn a_directory_shown_to_a_container_leads_to_nothing_of_the_host() {
             done.stdout, "connect: Connection refused, lock: yes, read: held\n",
             "{backend}: {done:?}"
         );
+    }
+}
+
+/// Says which of these files somebody has locked, and once its input ends whether anybody opened one meanwhile.
+const WATCH: &str = r#"
+import ctypes, fcntl, os, sys
+libc = ctypes.CDLL(None)
+watch = libc.inotify_init1(os.O_NONBLOCK)
+def is_locked(path):
+    try: fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError: return True
+print([is_locked(path) for path in sys.argv[1:]].count(True), "locked", flush=True)
+for path in sys.argv[1:]: assert libc.inotify_add_watch(watch, path.encode(), 0x20) > 0, path
+print("watching", flush=True)
+sys.stdin.read()
+try: print("seen", bool(os.read(watch, 1 << 16)))
+except BlockingIOError: print("seen nothing")
+"#;
+
+/// What every program on the host opens when it starts, pond's own file and a tool's are other files inside, whoever holds or
+/// watches them.
+#[test]
+fn a_file_shown_to_a_job_leads_to_nothing_of_the_host() {
+    let (daemon, world) = (Daemon::start(), World::new());
+    let home = world.project().parent().unwrap().join("home");
+    let tool = home.join(".local/bin/uv");
+    std::fs::create_dir_all(tool.parent().unwrap()).unwrap();
+    std::fs::write(&tool, "").unwrap();
+    let [cache, inside] = ["/etc/ld.so.cache", "/opt/pond/uv/bin/uv"];
+    let theirs = [cache, POND, tool.to_str().unwrap()];
+    let _held = theirs.map(|path| {
+        let file = std::fs::File::open(path).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        file
+    });
+    let run = |flags: &[&str], files: &[&str]| {
+        let arguments = [&["run", "-q"], flags, &["--", "python3", "-c", WATCH], files].concat();
+        let mut pond = daemon.pond(&world, &arguments);
+        let pond = pond.env("HOME", &home).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = pond.spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut text = String::new();
+        while !text.ends_with("watching\n") && said.read_line(&mut text).unwrap() > 0 {}
+        drop(theirs.map(|path| std::fs::File::open(path).unwrap()));
+        drop(child.stdin.take());
+        said.read_to_string(&mut text).unwrap();
+        child.wait().unwrap();
+        text
+    };
+    assert_eq!(run(&["--profile", "none"], &theirs), "3 locked\nwatching\nseen True\n");
+    let nothing = "0 locked\nwatching\nseen nothing\n";
+    assert_eq!(run(&["--backend", "native", "--tool", "uv"], &[cache, inside]), nothing);
+    for backend in ["docker", "gvisor"] {
+        let seen = run(&["--backend", backend, "--tool", "uv"], &[cache, "/.pond/init", inside]);
+        assert_eq!(seen, nothing, "{backend}");
     }
 }
 

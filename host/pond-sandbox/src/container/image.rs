@@ -248,7 +248,6 @@ fn archive(root: &[RootEntry]) -> Result<Vec<u8>, ImageFault> {
         add(&mut tar, path, Kind::Directory, "")?;
     }
     add(&mut tar, "/tmp", Kind::Shared, "")?;
-    add(&mut tar, pond_wire::contained::PROGRAM, Kind::File, "")?;
     for entry in root {
         match entry {
             RootEntry::Directory { path }
@@ -334,6 +333,7 @@ mod tests {
     fn tar_lists_what_was_put_in() {
         let text = |text: &str| text.to_owned();
         let root = [
+            super::super::plan::program("/opt/pond"),
             RootEntry::Directory { path: text("/etc") },
             RootEntry::Directory { path: text("/etc") },
             RootEntry::Directory { path: text("/home") },

@@ -15,7 +15,6 @@ use std::sync::OnceLock;
 
 use http::Method;
 use pond_policy::backend::Backend;
-use pond_policy::image::Image;
 use pond_policy::limits::Limits;
 use pond_wire::contained::{Kernel, Order, Transfer};
 use pond_wire::jail::{
@@ -35,7 +34,7 @@ use super::network;
 use super::plan::{self, Facts, id_of};
 use super::probe::{self, Chosen, EngineSettings, Loopback};
 use super::reap;
-use super::relay::RelayFault;
+use super::relay::{FileId, RelayFault};
 use super::request::{Create, Created, Throttle};
 use super::stage::{self, Layer, Parcel, Stage};
 use super::transfer::{self, Incoming, Readers};
@@ -156,10 +155,6 @@ impl Container {
         &self.launcher
     }
 
-    pub(super) fn executable(&self) -> &str {
-        &self.executable
-    }
-
     pub(super) fn runtime_name(&self) -> &str {
         &self.runtime.name
     }
@@ -202,16 +197,14 @@ impl Container {
             unset: &unset,
             nonce: &nonce,
             stage: &stage.directory.display().to_string(),
-            executable: &self.executable,
             job: job.record.job().as_str(),
             state: &self.state_id,
             beside: manner.beside().map(|(id, _)| id),
             throttles: &throttles(&rates)?,
         };
         let request = plan::create(&facts).map_err(ContainerFault::Request)?;
-        if let Some(image) = job.policy.image() {
-            self.survey(image, &request, &plan::places(&facts), job.record.job())?;
-        }
+        self.survey(job, &request, &plan::places(&facts))?;
+        let program = program_of(&request)?;
         let container = self.create(&request, job.record.job())?;
         let (streams, early) = self.engine.attach(&container)?;
         self.act("starting the container", &format!("/containers/{container}/start"))?;
@@ -239,6 +232,7 @@ impl Container {
             order,
             layer: stage.layer,
             range,
+            program,
             nonce,
             first_user,
             incoming,
@@ -373,21 +367,23 @@ impl Container {
         })?;
         // Pid 1 is the same user here; with one more for it, it is the control group that says when there are too many.
         plan.rlimits.processes += 1;
+        plan.root.push(plan::program(&self.executable));
         if let Some(given) = given {
             given.dress(&mut plan);
         }
         Ok(plan)
     }
 
-    /// Looks at what the image has where something will be mounted, in a container that the record leads to as to the job's own.
+    /// Looks at what an image that the job names has where something will be mounted, in a container that the record leads to as
+    /// to the job's own.
     fn survey(
         &self,
-        image: &Image,
+        job: &Job<'_>,
         request: &Create,
         places: &BTreeMap<String, BindKind>,
-        job: &JobName,
     ) -> Result<(), ContainerFault> {
-        let container = self.create(&plan::bare(request.clone()), job)?;
+        let Some(image) = job.policy.image() else { return Ok(()) };
+        let container = self.create(&plan::bare(request.clone()), job.record.job())?;
         ground::check(&self.engine, &container, image.as_str(), places)?;
         Ok(reap::remove(&self.engine, &container)?)
     }
@@ -439,6 +435,12 @@ impl Container {
         }
         Ok((pid, process, groups))
     }
+}
+
+/// Pond's own file as it hangs for the container, which is the only one that has it.
+fn program_of(request: &Create) -> Result<FileId, ContainerFault> {
+    let hung = plan::staged_program(request).ok_or(io::ErrorKind::NotFound.into());
+    hung.and_then(FileId::of).map_err(ContainerFault::Process)
 }
 
 /// Each disk as the engine is told of it.

@@ -73,7 +73,6 @@ pub(super) struct Facts<'a> {
     pub(super) nonce: &'a str,
     /// The directory with the job's staged storage and files.
     pub(super) stage: &'a str,
-    pub(super) executable: &'a str,
     pub(super) job: &'a str,
     pub(super) state: &'a str,
     /// The container whose network this one shares; without it, one that has nothing but a loopback.
@@ -199,10 +198,13 @@ pub(super) fn own_threads(kernel: Kernel) -> u64 {
 /// Every place of the container that is mounted on, by pond's request or by the engine itself.
 pub(super) fn places(facts: &Facts<'_>) -> BTreeMap<String, BindKind> {
     let is_file = |path: &str| {
-        let bound = |entry: &RootEntry| matches!(entry, RootEntry::Bind { kind: BindKind::File, .. });
-        path == PROGRAM
-            || is_staged(path)
-            || facts.plan.root.iter().any(|entry| entry.path() == path && bound(entry))
+        let bound = |entry: &RootEntry| {
+            matches!(
+                entry,
+                RootEntry::Bind { kind: BindKind::File, .. } | RootEntry::Mount { kind: BindKind::File, .. }
+            )
+        };
+        is_staged(path) || facts.plan.root.iter().any(|entry| entry.path() == path && bound(entry))
     };
     let kind = |path: &str| if is_file(path) { BindKind::File } else { BindKind::Directory };
     let mounted = mounts(facts).into_iter().map(|mount| mount.target).chain(tmpfs_mounts(facts).into_keys());
@@ -274,13 +276,17 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
         Transfer::Stream => &[],
     };
     let storage = shared.iter().map(|(name, target)| bind(&format!("{stage}/{name}"), target, false));
-    // Never the host's directory itself, whose sockets and locks the job would share.
-    let mut shown = (0..).map(|index| format!("{stage}/{}", staged::shown(index)));
+    // Never the host's directory or file itself, whose sockets, locks and watches the job would share. Files hang after directories.
+    let hung = |index| format!("{stage}/{}", staged::shown(index));
+    let mut directories = (0..).map(hung);
+    let mut files = (facts.plan.root.iter().filter(|entry| is_directory(entry)).count()..).map(hung);
     let files = facts.plan.root.iter().filter_map(move |entry| match entry {
-        RootEntry::Bind { path, kind: BindKind::Directory, .. } => Some(bind(&shown.next()?, path, true)),
-        RootEntry::Throwaway { path, .. } => Some(bind(&shown.next()?, path, false)),
-        RootEntry::Mount { path, writable, .. } => Some(bind(&shown.next()?, path, !writable)),
-        RootEntry::Bind { path, source, kind: BindKind::File } => Some(bind(source, path, true)),
+        RootEntry::Bind { path, kind: BindKind::Directory, .. } => {
+            Some(bind(&directories.next()?, path, true))
+        }
+        RootEntry::Throwaway { path, .. } => Some(bind(&directories.next()?, path, false)),
+        RootEntry::Mount { path, writable, .. } => Some(bind(&directories.next()?, path, !writable)),
+        RootEntry::Bind { path, kind: BindKind::File, .. } => Some(bind(&files.next()?, path, true)),
         RootEntry::File { path, .. } if is_staged(path) => {
             Some(bind(&format!("{stage}/{}", base_name(path)), path, true))
         }
@@ -289,8 +295,29 @@ fn mounts(facts: &Facts<'_>) -> Vec<Mount> {
         | RootEntry::Symlink { .. }
         | RootEntry::Device { .. } => None,
     });
-    let files = files.chain([bind(facts.executable, PROGRAM, true)]).chain(storage);
-    files.chain(terminals(facts)).collect()
+    files.chain(storage).chain(terminals(facts)).collect()
+}
+
+fn is_directory(entry: &RootEntry) -> bool {
+    match entry {
+        RootEntry::Bind { kind, .. } => *kind == BindKind::Directory,
+        RootEntry::Throwaway { .. } | RootEntry::Mount { .. } => true,
+        RootEntry::File { .. }
+        | RootEntry::Directory { .. }
+        | RootEntry::Symlink { .. }
+        | RootEntry::Device { .. } => false,
+    }
+}
+
+/// Pond's own file, which is pid 1, as every container has it.
+pub(super) fn program(executable: &str) -> RootEntry {
+    RootEntry::Bind { path: PROGRAM.to_owned(), source: executable.to_owned(), kind: BindKind::File }
+}
+
+/// Where it hangs until the container holds it.
+pub(super) fn staged_program(request: &Create) -> Option<&str> {
+    let mut mounts = request.host_config.mounts.iter();
+    mounts.find(|mount| mount.target == PROGRAM).map(|mount| mount.source.as_str())
 }
 
 /// On the host's kernel an engine's own instance has no bound but the one that all of the host shares. The other kernels have

@@ -7,6 +7,7 @@
 
 mod fault;
 mod outside;
+mod pour;
 mod sort;
 mod transit;
 
@@ -28,7 +29,8 @@ use crate::native::cgroup::{Foreign, Usage};
 use crate::native::word;
 
 pub use fault::RelayFault;
-pub(super) use outside::outside;
+pub(super) use outside::{FileId, outside};
+pub(super) use pour::{pour, pour_to_engine};
 pub(super) use transit::Transit;
 
 /// How long an engine may take to tell of what a dead container had written.
@@ -54,8 +56,8 @@ pub(super) struct Relay {
     pub(super) layer: Layer,
     pub(super) start: Start,
     pub(super) kernel: Kernel,
-    /// Pond's own file, which is pid 1.
-    pub(super) executable: String,
+    /// Pond's own file as this container has it, which is pid 1.
+    pub(super) program: FileId,
     /// What only pid 1 of this container is called with, and who it is when it begins.
     pub(super) nonce: String,
     pub(super) first_user: u32,
@@ -250,16 +252,10 @@ impl Relay {
 
     /// As much as everybody takes now. What nobody takes any more is dropped.
     fn flush(&mut self, transit: &mut Transit) -> Result<(), RelayFault> {
-        write_some(&mut self.stdout, &mut transit.to_stdout)?;
-        write_some(&mut self.stderr, &mut transit.to_stderr)?;
-        while !transit.to_engine.is_empty() && !transit.engine_ended {
-            match rustix::io::write(&self.engine, &transit.to_engine) {
-                Ok(length) => drop(transit.to_engine.drain(..length)),
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                // Its own end of the stream says so, or pid 1 is dead.
-                Err(_gone) => transit.to_engine.clear(),
-            }
+        pour(&mut self.stdout, &mut transit.to_stdout)?;
+        pour(&mut self.stderr, &mut transit.to_stderr)?;
+        if !transit.engine_ended {
+            pour_to_engine(&self.engine, &mut transit.to_engine);
         }
         // Nothing more will come from a dead container, and the pipes must end for whoever reads them.
         let is_silent =
@@ -294,20 +290,6 @@ pub(super) fn kill(process: &OwnedFd) -> Result<(), RelayFault> {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
         Err(errno) => Err(RelayFault::Kill(errno.into())),
     }
-}
-
-fn write_some(pipe: &mut Option<OwnedFd>, waiting: &mut Vec<u8>) -> Result<(), RelayFault> {
-    while !waiting.is_empty() {
-        let written = pipe.as_ref().map_or(Ok(waiting.len()), |pipe| rustix::io::write(pipe, waiting));
-        match written {
-            Ok(length) => drop(waiting.drain(..length)),
-            Err(Errno::AGAIN) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::PIPE) => *pipe = None,
-            Err(errno) => return Err(RelayFault::Relay(errno.into())),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

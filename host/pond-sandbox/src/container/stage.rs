@@ -1,5 +1,5 @@
-//! What a container binds, under names on this host: the job's storage and the host's
-//! directories, hung up by the launcher, and a few files of /etc.
+//! What a container binds, under names on this host: the job's storage and what it is shown of the host,
+//! hung up by the launcher, and a few files of /etc.
 //!
 //! The names are needed from the engine's first look to the container's start. Then the container holds the mounts and the
 //! names go. Everything has a fixed name, so taking it down never walks a tree.
@@ -119,7 +119,11 @@ pub(super) fn take_down(directory: &Path) -> Result<(), StageFault> {
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno.into())),
         }
-        gone(std::fs::remove_dir(&place)).map_err(failed)?;
+        let removed = match std::fs::remove_dir(&place) {
+            Err(fault) if fault.kind() == io::ErrorKind::NotADirectory => std::fs::remove_file(&place),
+            other => other,
+        };
+        gone(removed).map_err(failed)?;
     }
     for path in STAGED {
         gone(std::fs::remove_file(directory.join(base_name(path)))).map_err(failed)?;

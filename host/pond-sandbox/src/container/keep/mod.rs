@@ -312,7 +312,7 @@ impl Container {
                 }
                 Some((Kind::Evidence, payload)) => {
                     let inside = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
-                    let outside = outside(made.pid, self.executable(), &made.nonce, made.first_user);
+                    let outside = outside(made.pid, made.program, &made.nonce, made.first_user);
                     let outside = outside.map_err(RelayFault::Relay)?;
                     judge(made.order.kernel, &inside, &outside).map_err(RelayFault::from)?;
                     seen = Some((inside, outside));

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 
 use super::super::frames::{Frames, FramesFault, Heard};
-use super::super::relay::{RelayFault, kill};
+use super::super::relay::{RelayFault, kill, pour, pour_to_engine};
 
 /// How long pid 1 may take to end once it was told to.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -407,7 +407,7 @@ impl Transit {
         let mut taken = Vec::new();
         for (number, wired) in &mut self.programs {
             for outlet in &mut wired.outlets {
-                taken.push((*number, outlet.write()?));
+                taken.push((*number, pour(&mut outlet.to, &mut outlet.waiting)?));
             }
         }
         for (number, length) in taken.into_iter().filter(|(_, length)| *length > 0) {
@@ -418,14 +418,8 @@ impl Transit {
         let done = |wired: &Wired| wired.is_over && wired.is_flushed();
         self.programs.values_mut().filter(|wired| done(wired)).for_each(Wired::tell_the_last);
         self.programs.retain(|_, wired| !done(wired));
-        while !self.to_engine.is_empty() && !self.engine_ended {
-            match rustix::io::write(engine.as_fd(), &self.to_engine) {
-                Ok(length) => drop(self.to_engine.drain(..length)),
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                // Its own end of the stream says so, or pid 1 is dead.
-                Err(_gone) => self.to_engine.clear(),
-            }
+        if !self.engine_ended {
+            pour_to_engine(engine, &mut self.to_engine);
         }
         Ok(())
     }
@@ -451,29 +445,5 @@ impl Wired {
         let outlet = self.outlets.get_mut(outlet)?;
         outlet.waiting.extend(bytes);
         (outlet.waiting.len() <= EXEC_WINDOW).then_some(())
-    }
-}
-
-impl Outlet {
-    /// How much was taken. What nobody takes any more is dropped.
-    fn write(&mut self) -> Result<usize, RelayFault> {
-        let mut taken = 0;
-        while !self.waiting.is_empty() {
-            let written = match &self.to {
-                Some(to) => rustix::io::write(to, &self.waiting),
-                None => Ok(self.waiting.len()),
-            };
-            match written {
-                Ok(length) => {
-                    self.waiting.drain(..length);
-                    taken += length;
-                }
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(Errno::PIPE | Errno::CONNRESET | Errno::IO) => self.to = None,
-                Err(errno) => return Err(RelayFault::Relay(errno.into())),
-            }
-        }
-        Ok(taken)
     }
 }

@@ -11,7 +11,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
 use super::super::probe::Loopback;
-use super::super::relay::{Relay, RelayFault, Transit};
+use super::super::relay::{FileId, Relay, RelayFault, Transit};
 use super::super::stage::Layer;
 use super::super::transfer::Incoming;
 use super::attend::attend;
@@ -31,6 +31,8 @@ pub(in crate::container) struct Connection {
     pub(in crate::container) order: Order,
     pub(in crate::container) layer: Layer,
     pub(in crate::container) range: IdRange,
+    /// Pond's own file as this container has it.
+    pub(in crate::container) program: FileId,
     pub(in crate::container) nonce: String,
     pub(in crate::container) first_user: u32,
     pub(in crate::container) incoming: Option<Incoming>,
@@ -70,7 +72,7 @@ impl Container {
             layer: made.layer,
             start: plan.start,
             kernel: made.order.kernel,
-            executable: self.executable.clone(),
+            program: made.program,
             nonce: made.nonce,
             first_user: made.first_user,
             incoming: made.incoming,

@@ -23,6 +23,7 @@ pub(crate) fn jail_plan() -> JailPlan {
             file("/etc/passwd"),
             file("/etc/nsswitch.conf"),
             RootEntry::Device { path: "/dev/null".to_owned(), source: "/dev/null".to_owned() },
+            program("/opt/pond"),
         ],
         checkout: CheckoutView::Empty,
         replaced: Vec::new(),
@@ -90,7 +91,6 @@ fn requested_at(
         unset: &["PATH".to_owned()],
         nonce: "nonce",
         stage: "/state/scratch/.job.stage",
-        executable: "/opt/pond",
         job: "job",
         state: "fe-1",
         beside,
@@ -126,9 +126,9 @@ fn the_request_is_exactly_this() {
         "ReadonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"],
         "Mounts": [
             bound("/state/scratch/.job.stage/shown-0", "/usr", true),
-            bound("/etc/ld.so.cache", "/etc/ld.so.cache", true),
+            bound("/state/scratch/.job.stage/shown-1", "/etc/ld.so.cache", true),
             bound("/state/scratch/.job.stage/passwd", "/etc/passwd", true),
-            bound("/opt/pond", "/.pond/init", true),
+            bound("/state/scratch/.job.stage/shown-2", "/.pond/init", true),
             bound("/state/scratch/.job.stage/workspace", "/workspace", false),
             bound("/state/scratch/.job.stage/home", "/home/pond", false),
         ],
@@ -182,7 +182,7 @@ fn gvisor_differs_in_its_runtime_its_first_user_and_in_room_for_its_own_threads(
 #[test]
 fn a_machine_is_given_files_and_room_and_no_directory() {
     let mut plan = jail_plan();
-    plan.root.retain(|entry| !matches!(entry, RootEntry::Bind { .. }));
+    plan.root.retain(|entry| entry.path() == PROGRAM || !matches!(entry, RootEntry::Bind { .. }));
     let request = requested_by(Kernel::Machine, "kata-fc", Transfer::Stream, &plan);
     let host = &request["HostConfig"];
     assert_eq!(host["Runtime"], "kata-fc");
@@ -190,7 +190,7 @@ fn a_machine_is_given_files_and_room_and_no_directory() {
         host["Mounts"],
         json!([
             bound("/state/scratch/.job.stage/passwd", "/etc/passwd", true),
-            bound("/opt/pond", "/.pond/init", true),
+            bound("/state/scratch/.job.stage/shown-0", "/.pond/init", true),
         ])
     );
     let own = "mode=0755,uid=1879049192,gid=1879049192";

@@ -7,17 +7,30 @@ use rustix::process::Pid;
 
 use super::super::canary::{Nonce, Outside, Program};
 
+/// Which file it is, as the kernel tells files apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::container) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(in crate::container) fn of(path: &str) -> io::Result<Self> {
+        let stat = rustix::fs::stat(path)?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
 /// What this host sees, now that pid 1 has spoken and hence runs.
 pub(in crate::container) fn outside(
     pid: Pid,
-    executable: &str,
+    program: FileId,
     nonce: &str,
     first_user: u32,
 ) -> io::Result<Outside> {
     let line = |path| Ok::<_, io::Error>(std::fs::read_to_string(path)?.trim().to_owned());
-    let of = |path: &str| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
-    let theirs = of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
-    let program = if theirs == of(executable)? { Program::PidOne } else { Program::Another };
+    let theirs = FileId::of(&format!("/proc/{}/exe", pid.as_raw_nonzero()))?;
+    let program = if theirs == program { Program::PidOne } else { Program::Another };
     let (boot_id, version) = (line("/proc/sys/kernel/random/boot_id")?, line("/proc/version")?);
     Ok(Outside { boot_id, version, program, nonce: seen(nonce, first_user)? })
 }

@@ -33,7 +33,7 @@ impl Relay {
                 Kind::Stderr => transit.to_stderr = payload,
                 Kind::Evidence => {
                     let seen = serde_json::from_slice(&payload).map_err(RelayFault::Evidence)?;
-                    match outside(self.pid, &self.executable, &self.nonce, self.first_user) {
+                    match outside(self.pid, self.program, &self.nonce, self.first_user) {
                         Ok(outside) => {
                             judge(self.kernel, &seen, &outside)?;
                             transit.evidence = Some((seen, outside));

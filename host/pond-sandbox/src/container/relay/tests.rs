@@ -54,7 +54,7 @@ impl Scene {
             layer: Layer { upper: nothing(), view: nothing() },
             start: Start::AtOnce,
             kernel: Kernel::Host,
-            executable: "/proc/self/exe".to_owned(),
+            program: FileId::of("/proc/self/exe").unwrap(),
             nonce: "none".to_owned(),
             first_user: 0,
             incoming: None,
