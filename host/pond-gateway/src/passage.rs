@@ -136,14 +136,13 @@ impl Passage {
 
 /// The slot comes first: who waits for bytes has one.
 async fn claim(gateway: &Gateway, destination: &Destination) -> Result<Slot, Denial> {
-    let target = destination.to_string();
     let slot = gateway.tunnels.claim().ok_or_else(|| {
         let hint = format!("at most {} at a time", gateway.tunnels.caps().tunnels);
-        Denial::at_door(DenialCode::TooManyTunnels, &target, hint)
+        Denial::at_door(DenialCode::TooManyTunnels, &destination.to_string(), hint)
     })?;
     if gateway.tunnels.room().await == 0 {
         let hint = "this job has moved all the bytes it may";
-        return Err(Denial::at_door(DenialCode::BytesSpent, &target, hint));
+        return Err(Denial::at_door(DenialCode::BytesSpent, &destination.to_string(), hint));
     }
     Ok(slot)
 }

@@ -7,7 +7,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use pond_policy::egress::{Denial, DenialCode};
+use pond_policy::egress::{Denial, DenialCode, Host};
 use pond_wire::gateway::{Close, Door};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -86,19 +86,22 @@ enum Unfit {
 }
 
 async fn no_tunnel(client: &mut Client, passage: &Passage) -> Option<Unfit> {
-    let target = passage.destination().to_string();
+    let destination = passage.destination();
     match client.hello().await {
-        Ok(name) if name.as_str() == passage.destination().host.to_string() => None,
+        Ok(name) if matches!(&destination.host, Host::Name(host) if *host == name) => None,
         Ok(name) => {
             let hint = format!(
                 "the tunnel was opened for another host than {name}; name the same in CONNECT and in TLS"
             );
-            Some(Unfit::Hello(Denial::at_door(DenialCode::SniMismatch, &target, hint)))
+            Some(Unfit::Hello(Denial::at_door(DenialCode::SniMismatch, &destination.to_string(), hint)))
         }
-        Err(fault) => Some(match client.clear_text(&target).await {
-            Some(denial) => Unfit::ClearText(denial),
-            None => fault.denial(&target).map_or(Unfit::Left, Unfit::Hello),
-        }),
+        Err(fault) => {
+            let target = destination.to_string();
+            Some(match client.clear_text(&target).await {
+                Some(denial) => Unfit::ClearText(denial),
+                None => fault.denial(&target).map_or(Unfit::Left, Unfit::Hello),
+            })
+        }
     }
 }
 

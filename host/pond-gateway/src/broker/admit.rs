@@ -326,6 +326,10 @@ fn request(head: &RequestHead, served: &Served, route: &Route) -> Result<Request
     headers.insert(http::header::HOST, served.host.clone());
     // Compressed answers could not be metered.
     headers.insert(http::header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if route.call != Call::Models {
+        // The body was judged as UTF-8; under another charset of the client's the same bytes would say something else.
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
     let (name, value) = &served.auth;
     headers.insert(*name, value.clone());
     Ok(request)

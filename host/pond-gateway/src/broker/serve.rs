@@ -218,3 +218,29 @@ fn words(refusal: &Refusal) -> &str {
 async fn send<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, refusal: &Refusal) {
     drop(refuse(stream, refusal).await);
 }
+
+#[cfg(test)]
+mod tests {
+    //! What is paid for a call that is over.
+    use super::*;
+    use crate::broker::ledger::Ledger;
+    use pond_policy::model::built_in;
+
+    #[test]
+    fn c129_a_report_that_came_with_the_cut_is_not_believed_below_what_was_seen() {
+        let price = built_in("claude-sonnet-4-5").unwrap();
+        let usage = Usage { output: 1, ..Usage::default() };
+        let (saw_input, saw_output, complete, output_bytes) = (true, true, true, 20_000);
+        let reading = Reading { usage, saw_input, saw_output, complete, output_bytes, ..Reading::default() };
+        let paid = |outcome| {
+            let ledger = Ledger::new(Microcents::from_cents(100));
+            let reservation = ledger.reserve(Microcents::from_cents(50)).unwrap();
+            let bill = Bill { reservation, price, hides_output: false };
+            let (cost, _) = Ended::new(200, outcome, Some(reading)).pay(bill);
+            assert_eq!(ledger.standing().spent, cost);
+            cost
+        };
+        assert_eq!(paid(Outcome::Served), price.cost(&usage));
+        assert_eq!(paid(Outcome::Cut), price.cost(&Usage { output: output_bytes, ..usage }));
+    }
+}

@@ -71,6 +71,24 @@ async fn c97_the_client_s_host_is_ignored() {
 }
 
 #[tokio::test]
+async fn c106_a_body_is_read_upstream_as_it_was_judged() {
+    let world = quiet().await;
+    // Read as UTF-7, the second field is another `model`.
+    let two_models =
+        r#"{"model":"claude-sonnet-4-5","+AG0-odel":"claude-opus-4-1","max_tokens":10,"messages":[]}"#;
+    for kind in ["application/json; charset=utf-7", "Application/JSON;charset=UTF-16LE", "application/json"] {
+        let request = with_key("/v1/messages", 0, two_models)
+            .replace("Content-Type: application/json", &format!("Content-Type: {kind}"));
+        world.raw(request.as_bytes()).await;
+        assert_eq!(world.seen().last().unwrap().header("content-type"), ["application/json"], "{kind}");
+    }
+    let list = format!("GET /v1/models HTTP/1.1\r\nConnection: close\r\nx-api-key: {}\r\n\r\n", DUMMIES[0]);
+    world.raw(list.as_bytes()).await;
+    assert_eq!(world.seen().last().unwrap().header("content-type"), [""; 0]);
+    assert_eq!(world.seen().len(), 4);
+}
+
+#[tokio::test]
 async fn c98_client_keys_never_pass_and_one_real_one_does() {
     let world = quiet().await;
     let fields = format!(
