@@ -22,7 +22,7 @@ const USUAL_CENTS: u64 = 500;
     after_help = "What it changed is kept as a patch: `pond apply` takes it over. Exit codes are those of `pond run`."
 )]
 pub(crate) struct AgentArgs {
-    /// A model of pond.toml, as NAME or NAME:ID; without it the one the agent can speak to.
+    /// A model of pond.toml, as NAME or NAME:ID; without it the one the agent can speak to, and another command has none.
     #[arg(long, value_name = "NAME[:ID]")]
     model: Option<String>,
     /// What the model may cost in all.

@@ -55,6 +55,14 @@ pub(crate) fn operator_file() -> OperatorFile {
     OperatorFile::Usual(place.map(|place| place.join("pond/pond.toml")))
 }
 
+/// Where that is, for people.
+pub(crate) fn operator_place() -> String {
+    match operator_file() {
+        OperatorFile::Told(path) | OperatorFile::Usual(Some(path)) => path.display().to_string(),
+        OperatorFile::Usual(None) => "pond.toml".to_owned(),
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum OperatorFile {
     Told(PathBuf),

@@ -33,7 +33,7 @@ use crate::serve::{self, ServeArgs, Serving};
 use crate::signals::SetAside;
 use crate::worker_cmd::join::enroll_as;
 use crate::worker_cmd::membership::Membership;
-use crate::worker_cmd::serve::{log, phases};
+use crate::worker_cmd::serve::{log, phases, working};
 use crate::{output, settings};
 
 /// How long the token of this machine's own worker is good: it is used at once.
@@ -121,7 +121,7 @@ async fn work(
         changed: Notify::new(),
         spare: Spare::default(),
     };
-    log("working", &[("worker", &daemon.session.worker), ("capabilities", &capabilities.join(" "))]);
+    working(&daemon.session.worker, &capabilities);
     run(Arc::new(daemon), capabilities, phase).await;
     Ok(())
 }

@@ -14,8 +14,17 @@ use crate::support::World;
 
 const GUIDES: [&str; 4] = ["sandbox-a-run.md", "run-document.md", "configuration.md", "verify.md"];
 /// Where `pond up` runs.
-const SERVED: [&str; 8] =
-    ["runs.md", "api.md", "secrets.md", "audit.md", "mcp.md", "workers.md", "budgets.md", "metrics.md"];
+const SERVED: [&str; 9] = [
+    "runs.md",
+    "api.md",
+    "secrets.md",
+    "audit.md",
+    "mcp.md",
+    "workers.md",
+    "budgets.md",
+    "metrics.md",
+    "sandboxes.md",
+];
 /// What is stored as a secret there.
 const KEY: &str = "sk-nothing-0123456789";
 const TESTED: &str = "<!-- tested -->";

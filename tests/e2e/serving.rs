@@ -284,6 +284,19 @@ fn a_server_is_believed_by_its_certificate() {
     assert_eq!((believed.code, believed.stdout.as_str()), (0, "no runs\n"), "{believed:?}");
 }
 
+/// Whoever waits for a worker that offers nothing finds out why.
+#[test]
+fn a_machine_that_can_run_nothing_says_so() {
+    let world = World::new();
+    let up = format!("{} up --listen 127.0.0.1:0", env!("CARGO_BIN_EXE_pond"));
+    let done = world.host_shell(&format!(
+        "unshare --mount sh -c 'mount -t tmpfs none /sys/fs/cgroup && exec {up}' > up.log 2>&1 &
+         for _ in $(seq 600); do grep -q unable up.log && break; sleep 0.1; done
+         kill $!; wait; grep unable up.log"
+    ));
+    assert!(done.stdout.contains("`pond doctor` says why"), "{done:?} {}", world.read("up.log"));
+}
+
 const TWO_STAGES: &str = "\
 project: acme
 stages:
@@ -323,6 +336,12 @@ fn with_another_word(answer: Vec<u8>) -> Vec<u8> {
     found.map_or(answer.clone(), |at| [&answer[..at], b"made HERE", &answer[at + 9..]].concat())
 }
 
+/// In the last place: among the contents that are kept by themselves.
+fn with_another_content(answer: Vec<u8>) -> Vec<u8> {
+    let found = answer.windows(9).rposition(|window| window == b"made here");
+    found.map_or(answer.clone(), |at| [&answer[..at], b"made HERE", &answer[at + 9..]].concat())
+}
+
 /// What comes is what the worker signed, for this stage, or nothing comes.
 #[test]
 fn a_result_is_fetched_as_it_was_signed_or_not_at_all() {
@@ -351,6 +370,9 @@ fn a_result_is_fetched_as_it_was_signed_or_not_at_all() {
     let altered = between(&serving, str::to_owned, with_another_word);
     let refused = fetch(&altered.url(), "altered");
     assert!(refused.code == 125 && refused.stdout.contains("REFUSED"), "{refused:?}");
+    let altered = between(&serving, str::to_owned, with_another_content);
+    let refused = fetch(&altered.url(), "altered");
+    assert!(refused.code == 125 && refused.stdout.contains("[result_mismatch]"), "{refused:?}");
     let other = between(&serving, |line| line.replace("/stages/edit/", "/stages/fail/"), |answer| answer);
     let refused = fetch(&other.url(), "other");
     assert!(refused.code == 125 && refused.stdout.contains("[run_mismatch]"), "{refused:?}");

@@ -187,7 +187,9 @@ fn a_statement_is_of_its_own_run_and_its_own_key() {
     assert_eq!((code, failures(&report)), (125, vec!["key_unknown"]), "{report:#}");
     let own: Value = serde_json::from_str(&world.run(&["key", "show", "--json"]).stdout).unwrap();
     let pem = other.project().join("key.pem");
-    std::fs::write(&pem, own["public_key_pem"].as_str().unwrap()).unwrap();
+    let alone = world.run(&["key", "show", "--pem"]).stdout;
+    assert_eq!(alone, own["public_key_pem"].as_str().unwrap());
+    std::fs::write(&pem, alone).unwrap();
     // Somebody else, who has the files and the public key and nothing of this machine.
     let (code, report) = verify(&other, &[elsewhere.to_str().unwrap(), "--key", pem.to_str().unwrap()]);
     assert_eq!((code, failures(&report)), (0, vec![]), "{report:#}");

@@ -13,6 +13,9 @@ use crate::{output, runs};
 pub(crate) enum Key {
     /// Print the public key this machine signs its runs with; the key is made if there is none yet.
     Show {
+        /// Print the key alone, as a PEM file: what `--key` of `pond verify` takes, and other tools.
+        #[arg(long, conflicts_with = "json")]
+        pem: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -27,8 +30,9 @@ struct Shown {
 }
 
 pub(crate) fn main(command: &Key) -> ExitCode {
-    let Key::Show { json } = command;
+    let Key::Show { pem, json } = command;
     match public_key() {
+        Ok(key) if *pem => output::lines(key.to_pem().trim_end()),
         Ok(key) => show(&key, *json),
         Err(fault) => output::failed(&fault, *json),
     }

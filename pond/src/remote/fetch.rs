@@ -15,8 +15,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use hyper::body::Bytes;
+use pond_seal::digest::Hashing;
 use pond_seal::envelope::Envelope;
 use pond_seal::key::PublicKey;
+use pond_seal::result::FileDigest;
 use pond_wire::api::{LogProof, Outcome, ResultView, RunView, StageView, Standing, Workers};
 use pond_worker::pack::CAPS;
 use pond_worker::unpack::unpack;
@@ -95,19 +97,19 @@ async fn fetch(server: &Arc<Server>, args: &FetchArgs) -> anyhow::Result<ExitCod
     let key = signer(&keys, &envelope).context("the worker has no key")?;
     write(&building.path.join(STATEMENT), &envelope)?;
     let log_key = logged(server, args, stage, &building.path.join(AUDIT_PROOF)).await?;
-    receive(server, &args.run, &stage.name, &building.path).await?;
+    let received = receive(server, &args.run, &stage.name, &building.path).await?;
     for stream in Stream::ALL {
         log(server, &args.run, &stage.name, stream, &building.path).await?;
     }
-    let report = verify::of_job(&building.path, key, &about(result, &log_key))?;
+    let report = verify::of_job(&building.path, key, &about(result, received, &log_key))?;
     if report.holds() {
         building.finish(&args.out)?;
     }
     Ok(report.at(&args.out).print(args.json))
 }
 
-fn about<'a>(result: &'a ResultView, log_key: &'a PublicKey) -> AboutJob<'a> {
-    AboutJob { job: &result.job, worker: &result.worker, epoch: result.epoch, log_key }
+fn about<'a>(result: &'a ResultView, received: FileDigest, log_key: &'a PublicKey) -> AboutJob<'a> {
+    AboutJob { job: &result.job, worker: &result.worker, epoch: result.epoch, received, log_key }
 }
 
 /// The proof that the audit log has the result, kept, and the key it is to be checked with.
@@ -218,8 +220,8 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     made.and_then(|mut file| file.write_all(bytes)).with_context(|| format!("writing {}", path.display()))
 }
 
-/// The result's tree, unpacked by a thread of its own as it comes.
-async fn receive(server: &Server, run: &str, stage: &str, into: &Path) -> anyhow::Result<()> {
+/// The result's tree, unpacked by a thread of its own as it comes; and what came.
+async fn receive(server: &Server, run: &str, stage: &str, into: &Path) -> anyhow::Result<FileDigest> {
     let target = Target::new(&["runs", run, "stages", stage, "result"]);
     let mut answer = server.stream(Call::get(target)).await?;
     let directory = File::open(into).context("opening the new directory")?;
@@ -228,12 +230,14 @@ async fn receive(server: &Server, run: &str, stage: &str, into: &Path) -> anyhow
         let mut pieces = Pieces { from, piece: Bytes::new() };
         unpack(&mut pieces, directory.as_fd(), CAPS)
     });
-    let mut broken = None;
+    let (mut broken, mut hash, mut length) = (None, Hashing::new(io::sink()), 0);
     loop {
         match answer.next().await {
             Ok(None) => break,
             // Who unpacks stopped at a fault, and will name it.
             Ok(Some(bytes)) => {
+                hash.write_all(&bytes)?;
+                length += u64::try_from(bytes.len())?;
                 if to.send(bytes).await.is_err() {
                     break;
                 }
@@ -248,7 +252,10 @@ async fn receive(server: &Server, run: &str, stage: &str, into: &Path) -> anyhow
     let unpacked = unpacking.join().map_err(|_| anyhow::anyhow!("unpacking the result failed"))?;
     match broken {
         Some(fault) => Err(fault.into()),
-        None => Ok(unpacked.map(drop).context("unpacking the result")?),
+        None => {
+            unpacked.context("unpacking the result")?;
+            Ok(FileDigest { sha256: hash.finish()?, bytes: length })
+        }
     }
 }
 

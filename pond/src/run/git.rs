@@ -13,6 +13,7 @@ use pond_wire::gateway::GitHost;
 use pond_wire::gateway::doors::GIT;
 
 use super::model::{certificates, read_key, through_a_pipe};
+use crate::settings;
 
 /// Hosts and their secrets, in one order.
 #[derive(Debug, Default)]
@@ -54,7 +55,10 @@ fn named<'o>(operator: &'o Operator, asked: &GitCredential) -> anyhow::Result<&'
         let known: Vec<&str> = operator.git.iter().map(|git| git.name.as_str()).collect();
         match known.is_empty() {
             true => {
-                bail!("there is no credential {secret}: pond.toml names none; write a [git.{secret}] table")
+                let place = settings::operator_place();
+                bail!(
+                    "there is no credential {secret}: {place} names none; write a [git.{secret}] table into it"
+                )
             }
             false => bail!("there is no credential {secret}; pond.toml names {}", known.join(", ")),
         }

@@ -122,7 +122,10 @@ pub(super) fn fill(
 fn unknown(operator: &Operator, name: &str) -> String {
     let known: Vec<&str> = operator.models.iter().map(|model| model.name.as_str()).collect();
     match known.is_empty() {
-        true => format!("there is no model {name:?}: pond.toml names none; write a [model.{name}] table"),
+        true => {
+            let place = settings::operator_place();
+            format!("there is no model {name:?}: {place} names none; write a [model.{name}] table into it")
+        }
         false => format!("there is no model {name:?}; pond.toml names {}", known.join(", ")),
     }
 }

@@ -17,6 +17,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pond_seal::envelope::{Envelope, EnvelopeFault, MOST_BYTES};
 use pond_seal::key::PublicKey;
+use pond_seal::result::{FileDigest, Stream};
 use pond_seal::statement::{Statement, StatementFault};
 use pond_worker::collect::Side;
 
@@ -107,6 +108,8 @@ pub(crate) struct AboutJob<'a> {
     pub(crate) job: &'a str,
     pub(crate) worker: &'a str,
     pub(crate) epoch: u64,
+    /// The packed result, as it came.
+    pub(crate) received: FileDigest,
     /// Of the control plane, whose audit log must have the result.
     pub(crate) log_key: &'a PublicKey,
 }
@@ -119,6 +122,7 @@ pub(crate) fn of_job(directory: &Path, key: &PublicKey, about: &AboutJob<'_>) ->
     let statement = statement(&bytes, key, &mut checks);
     if let Some(statement) = &statement {
         checks.step("statement is about this job", about.check(statement));
+        checks.step("result came as it was sent", about.came_whole(statement));
         Beside { directory, statement }.check(None, &mut checks);
         checks.step(logged::CHECK, logged::check(directory, (&bytes, statement), about.log_key));
     }
@@ -134,6 +138,15 @@ impl AboutJob<'_> {
             return Ok(());
         }
         Err(Failure::new("run_mismatch", format!("it is about {}", job.id)))
+    }
+
+    /// Nothing was put to it, changed or left out on the way, in whatever file of it.
+    fn came_whole(&self, statement: &Statement) -> Result<(), Failure> {
+        let sent = statement.result.logs.iter().find(|log| log.stream == Stream::Result);
+        match sent.map(|log| FileDigest { sha256: log.sha256, bytes: log.bytes }) {
+            Some(sent) if sent == self.received => Ok(()),
+            Some(_) | None => Err(Failure::new("result_mismatch", "not the packed result that was signed")),
+        }
     }
 }
 

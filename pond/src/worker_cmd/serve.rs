@@ -45,7 +45,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     runtime()?.block_on(async {
         let phase = phases(signals)?;
         let capabilities = look(Path::new(OWN_EXECUTABLE)).await?;
-        log("working", &[("worker", &daemon.session.worker), ("capabilities", &capabilities.join(" "))]);
+        working(&daemon.session.worker, &capabilities);
         run(Arc::new(daemon), capabilities, phase).await;
         log("stopped", &[]);
         Ok(ExitCode::SUCCESS)
@@ -65,6 +65,14 @@ pub(crate) fn phases(signals: SetAside) -> anyhow::Result<watch::Receiver<Phase>
         set.closed().await;
     });
     Ok(phase)
+}
+
+/// That the worker is there, and what for.
+pub(crate) fn working(worker: &dyn Display, capabilities: &[String]) {
+    log("working", &[("worker", worker), ("capabilities", &capabilities.join(" "))]);
+    if capabilities.is_empty() {
+        log("unable", &[("reason", &"no backend of this machine runs jobs; `pond doctor` says why")]);
+    }
 }
 
 /// One object per line, on the error stream.

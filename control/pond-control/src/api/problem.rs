@@ -43,6 +43,12 @@ impl Refused {
         Self::new(ProblemCode::Internal, "see the log of the control plane")
     }
 
+    /// The same, where whoever asks has to know of it.
+    fn tampered(fault: &TreeFault) -> Self {
+        tracing::error!(fault = fault as &dyn std::error::Error, "the audit log");
+        Self::new(ProblemCode::Internal, fault.to_string())
+    }
+
     pub(crate) fn code(&self) -> ProblemCode {
         self.problem.code
     }
@@ -68,7 +74,7 @@ impl From<TreeFault> for Refused {
             | TreeFault::Root
             | TreeFault::Tile
             | TreeFault::Entry(_)
-            | TreeFault::Shrunk { .. } => Self::internal(&fault),
+            | TreeFault::Shrunk { .. } => Self::tampered(&fault),
         }
     }
 }

@@ -16,7 +16,7 @@ use pond_policy::path::Path;
 use pond_policy::refusal::{Refusal, Refusals};
 use pond_policy::route::{Have, Mismatch, Need};
 use pond_policy::run::{Executor, Verify, preflight};
-use pond_policy::sandbox;
+use pond_policy::sandbox::{self, SandboxPolicy};
 use pond_policy::settings::Settings;
 use pond_seal::Digest;
 use pond_seal::seal::{SealContext, SealKey, Subject};
@@ -43,6 +43,8 @@ pub(super) struct Granted {
     /// How its result is confirmed.
     pub(super) verify: Option<Verify>,
     pub(super) need: Need,
+    /// What holds it.
+    pub(super) sandbox: Arc<SandboxPolicy>,
     /// Whether it has a model, which costs money.
     pub(super) costs: bool,
 }
@@ -84,6 +86,7 @@ struct Terms {
     timeout: Duration,
     need: Need,
     policy: Digest,
+    sandbox: Arc<SandboxPolicy>,
     command: Digest,
     executor: String,
     credentials: Vec<String>,
@@ -125,11 +128,14 @@ impl Terms {
         let run = preflight(&document, settings).map_err(refused)?;
         let position = usize::try_from(work.position).map_err(|_| Withheld::OtherStage)?;
         let stage = run.stages.get(position).ok_or(Withheld::OtherStage)?;
+        let sandbox = resolved(&stage.executor, settings)?;
+        let policy = contract::SandboxPolicy::from(&sandbox).canonical().map_err(Withheld::Encode)?;
         Ok(Self {
             name: stage.name.as_str().to_owned(),
             timeout: stage.executor.timeout.duration(),
             need: Need::of(&stage.executor.dispatch, &run.project),
-            policy: policy(&stage.executor, settings)?,
+            policy: Digest::of(&policy),
+            sandbox: Arc::new(sandbox),
             command: command(&stage.executor)?,
             executor: executor_text(&document, position).ok_or(Withheld::OtherStage)?,
             credentials: credentials(&stage.executor)?,
@@ -164,6 +170,7 @@ impl Granted {
             not_after: u64::try_from(last.0 / 1000).unwrap_or(0),
             verify: terms.verify,
             need: terms.need.clone(),
+            sandbox: Arc::clone(&terms.sandbox),
             costs: terms.costs,
         })
     }
@@ -195,13 +202,11 @@ impl Granted {
     }
 }
 
-/// Over what the worker will resolve the block to, apart from us.
-fn policy(executor: &Executor, settings: &Settings) -> Result<Digest, Withheld> {
+/// What the worker will resolve the block to, apart from us.
+fn resolved(executor: &Executor, settings: &Settings) -> Result<SandboxPolicy, Withheld> {
     let block = executor.dispatch.block.to_node();
     let policy = sandbox::resolve(Some(&block), settings).map_err(refused)?;
-    let policy = policy.with_timeout(executor.timeout, &Path::root()).map_err(Withheld::Timeout)?;
-    let bytes = contract::SandboxPolicy::from(&policy).canonical().map_err(Withheld::Encode)?;
-    Ok(Digest::of(&bytes))
+    policy.with_timeout(executor.timeout, &Path::root()).map_err(Withheld::Timeout)
 }
 
 /// As a statement names it: the words as a JSON list.

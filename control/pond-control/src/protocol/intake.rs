@@ -3,19 +3,18 @@
 //! the streams it names against what was stored, then the packed result against the digests it signed. Nothing of a result is
 //! read by anybody before all of that held. A fault here ends the stage; its code is the reason that is recorded.
 
-use pond_policy::capability::Capability;
 use pond_policy::reason::{Cause, Reason};
-use pond_policy::route::Need;
 use pond_seal::Digest;
 use pond_seal::digest::Hashing;
 use pond_seal::envelope::{Envelope, EnvelopeFault};
-use pond_seal::result::{EMPTY_MANIFEST, Egress, FileDigest, InputKind, Limit, Log, Output, RunResult};
+use pond_seal::result::{EMPTY_MANIFEST, Egress, FileDigest, Limit, Log, Output, RunResult};
 use pond_seal::statement::{Statement, StatementFault};
 use pond_wire::tree::{Decoder, Entry, Event, TreeCaps, TreeFault};
 use std::io::Write as _;
 
 use super::gate::Caller;
 use super::grant::Granted;
+use super::issued::as_issued;
 use super::rerun::{self, Compared};
 use crate::plane::Plane;
 use crate::store::{self, Held, Lease, LogPiece, MOST_RESULT, Outcome, Spent, Stream};
@@ -47,6 +46,8 @@ pub(super) enum Rejected {
     Backend(String),
     #[error("the job was held to another policy than the one it was given")]
     Policy,
+    #[error("the job ran on another image than the one it asked for")]
+    Image,
     #[error("the stream {} is not what was received", .0.name())]
     Stream(Stream),
     #[error("the packed result is no tree")]
@@ -78,6 +79,7 @@ impl Rejected {
             Self::Command => "statement_command",
             Self::Backend(_) => "statement_backend",
             Self::Policy => "statement_policy",
+            Self::Image => "statement_image",
             Self::Stream(_) => "statement_stream",
             Self::Tree(_) | Self::TreeCut => "result_tree",
             Self::File(_) => "result_file",
@@ -130,36 +132,6 @@ fn opened(caller: &Caller, envelope: &[u8]) -> Result<Statement, Rejected> {
     let envelope = Envelope::parse(envelope)?;
     let verified = envelope.verify(&caller.key)?;
     Ok(Statement::decode(&verified)?)
-}
-
-fn as_issued(said: &RunResult, lease: &Lease, held: &Held, granted: &Granted) -> Result<(), Rejected> {
-    if said.job.id != lease.job.as_str() || u64::from(said.job.attempt) != held.attempt {
-        return Err(Rejected::Job);
-    }
-    let own =
-        |one: &pond_seal::result::Lease| one.worker == lease.worker.as_str() && one.epoch == lease.epoch;
-    if !said.job.lease.as_ref().is_some_and(own) {
-        return Err(Rejected::Lease);
-    }
-    if said.input.kind != InputKind::Bundle || said.input.tree_sha256 != Some(granted.input) {
-        return Err(Rejected::Input);
-    }
-    if said.command_sha256 != granted.command {
-        return Err(Rejected::Command);
-    }
-    if !is_strong_enough(&said.backend.name, &granted.need) {
-        return Err(Rejected::Backend(said.backend.name.clone()));
-    }
-    if said.policy.offered_sha256 != Some(granted.policy) {
-        return Err(Rejected::Policy);
-    }
-    Ok(())
-}
-
-/// Whether the backend that is named is one the stage may run on.
-fn is_strong_enough(backend: &str, need: &Need) -> bool {
-    let ran_on = Capability::parse(&format!("sandbox.{backend}"));
-    need.capability().is_none_or(|wanted| ran_on.is_some_and(|ran_on| wanted.satisfied_by(&[ran_on])))
 }
 
 /// Every stream that was stored is named once, with the content that is stored; nothing else is named. The packed result holds

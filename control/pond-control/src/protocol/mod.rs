@@ -12,6 +12,7 @@ mod grant;
 mod hold;
 mod inherit;
 mod intake;
+mod issued;
 mod join;
 mod notes;
 mod output;

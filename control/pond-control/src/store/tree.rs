@@ -121,6 +121,7 @@ impl Store {
             if signed != (Checkpoint { size: standing.size, root: growing.root() }) {
                 return Err(TreeFault::Root);
             }
+            standing.is_of(tx).await?;
         }
         Ok(growing)
     }
@@ -242,11 +243,12 @@ async fn leaves_of(tx: &mut Tx, standing: &Standing, number: u64) -> Result<Vec<
     let next = first_of(tx, number + 1).await?;
     // One more than can be right is enough to be wrong.
     let most = i64::try_from(tile::WIDTH).unwrap_or(i64::MAX) + 1;
-    let sql = "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit
+    let sql = "SELECT tx, seq, at, actor, action, project, subject, detail, run_id, stage_id,
+                   (SELECT run_id FROM stage WHERE stage.id = subject) AS of_run FROM audit
                WHERE (tx, seq) >= ($1, $2) AND (tx, seq) <= ($3, $4) ORDER BY tx, seq LIMIT $5";
     let to = standing.last;
     let rows = tx.rows(sql, args![from.tx, from.seq, to.tx, to.seq, most]).await?;
-    let leaves = rows.iter().map(Leaf::read).collect::<Result<Vec<_>, _>>()?;
+    let leaves = rows.iter().map(Leaf::read_filed).collect::<Result<Vec<_>, _>>()?;
     Ok(leaves.into_iter().filter(|leaf| next.is_none_or(|next| leaf.place < next)).collect())
 }
 
@@ -273,6 +275,17 @@ impl Standing {
         let row = tx.row(sql, &[]).await?.ok_or(Fault::Unreadable { column: "size" })?;
         Ok(Self { size: row.count("size")?, last: Place::read(&row)?, checkpoint: row.text("checkpoint")? })
     }
+
+    /// Whether the last entry is the one that was added last. What comes after another would never be in the tree.
+    async fn is_of(&self, tx: &mut Tx) -> Result<(), TreeFault> {
+        let index = self.size.saturating_sub(1);
+        let tile = read_tile(tx, Tile { level: 0, number: index >> tile::HEIGHT }).await?;
+        let sql = "SELECT tx, seq, at, actor, action, project, subject, detail FROM audit WHERE tx = $1 AND seq = $2";
+        let row = tx.row(sql, args![self.last.tx, self.last.seq]).await?;
+        let leaf = row.as_ref().map(Leaf::read).transpose()?;
+        let hash = leaf.map(|leaf| leaf_hash(leaf.line.as_bytes()));
+        if hash.is_some() && hash.as_ref() == tile.last() { Ok(()) } else { Err(TreeFault::Entry(index)) }
+    }
 }
 
 impl Leaf {
@@ -290,5 +303,24 @@ impl Leaf {
             detail: &detail,
         };
         Ok(Self { place, line: entry.line() })
+    }
+
+    /// The same. What the events of a run are found by is no part of an entry, because it follows from it; where it does not, the
+    /// line says so, and is another one than was signed.
+    fn read_filed(row: &Row) -> Result<Self, Fault> {
+        let mut leaf = Self::read(row)?;
+        let (action, subject) = (row.text("action")?, Some(row.text("subject")?));
+        let (run, stage) = (row.maybe_text("run_id")?, row.maybe_text("stage_id")?);
+        let is_right = match action.split_once('.').map_or("", |(what, _)| what) {
+            "run" => run == subject && stage.is_none(),
+            "stage" | "result" => stage == subject && run == row.maybe_text("of_run")?,
+            // A source is a project's; the run it was fetched for is told beside it.
+            "bundle" => stage.is_none(),
+            _ => run.is_none() && stage.is_none(),
+        };
+        if !is_right {
+            leaf.line += " (filed elsewhere)";
+        }
+        Ok(leaf)
     }
 }

@@ -15,6 +15,7 @@ mod hostile;
 mod inheriting;
 mod joining;
 mod leases;
+mod lies;
 mod malicious;
 mod quorum;
 mod relayed;
@@ -95,6 +96,17 @@ on_both! {
         no_lie_is_accepted_and_each_has_its_code,
         a_result_is_nobody_else_s_and_not_for_later,
         output_without_end_is_cut,
+    ],
+    lies: [
+        an_image_is_the_one_that_was_asked_for,
+        a_statement_counts_for_its_own_run_alone,
+        who_lied_once_is_not_heard_again,
+        a_tree_that_is_not_as_long_as_it_says_is_none,
+        no_contradiction_is_a_success,
+        no_clock_of_a_worker_is_believed,
+        what_was_spent_is_not_taken_back,
+        a_path_is_told_once,
+        output_after_its_end_is_refused,
     ],
     secrets: [
         secrets_are_released_to_the_holder_only,

@@ -14,7 +14,7 @@ use super::world::{World, plain};
 /// A change to what an honest worker would sign.
 type Lie = fn(&mut RunResult);
 
-const LIES: [(&str, Lie); 15] = [
+const LIES: [(&str, Lie); 26] = [
     ("statement_job", |said| said.job.id.push('0')),
     ("statement_job", |said| said.job.attempt += 1),
     ("statement_lease", |said| said.job.lease = None),
@@ -25,7 +25,19 @@ const LIES: [(&str, Lie); 15] = [
     ("statement_command", |said| said.command_sha256 = Digest::of(b"[\"false\"]")),
     ("statement_backend", |said| said.backend.name = "none".to_owned()),
     ("statement_policy", |said| said.policy.offered_sha256 = None),
+    ("statement_policy", |said| said.policy.profile = "untrusted-code-test".to_owned()),
+    ("statement_policy", |said| said.limits.memory_bytes = (4 << 30) + 1),
+    ("statement_policy", |said| said.limits.cpus = "2.001".to_owned()),
+    ("statement_policy", |said| said.limits.cpus = "all".to_owned()),
+    ("statement_policy", |said| said.limits.pids = 513),
+    ("statement_policy", |said| said.limits.tmpfs_bytes = (512 << 20) + 1),
+    ("statement_policy", |said| said.limits.disk_bytes = (10 << 30) + 1),
+    ("statement_policy", |said| said.limits.disk_inodes = 1_000_001),
+    ("statement_policy", |said| said.limits.timeout_seconds = 101),
     ("statement_stream", |said| said.logs[0].bytes -= 1),
+    // Nothing, where something was sent; and something, where nothing was.
+    ("statement_stream", |said| (said.logs[0].sha256, said.logs[0].bytes) = (Digest::of(b""), 0)),
+    ("statement_stream", |said| said.logs.push(Log { stream: Stream::Stderr, ..said.logs[0].clone() })),
     ("statement_stream", |said| said.logs.truncate(1)),
     ("statement_stream", |said| said.logs.push(said.logs[0].clone())),
     ("result_file", |said| {

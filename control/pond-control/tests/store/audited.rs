@@ -107,7 +107,7 @@ pub(crate) async fn several_who_grow_it_make_one_tree(world: &World) {
 }
 
 /// What is done to a log of several tiles, and what undoes it.
-const TAMPERING: [(&str, &str, &str); 13] = [
+const TAMPERING: [(&str, &str, &str); 17] = [
     ("at", "UPDATE audit SET at = at + 1 WHERE seq = 100", "UPDATE audit SET at = at - 1 WHERE seq = 100"),
     (
         "actor",
@@ -157,6 +157,27 @@ const TAMPERING: [(&str, &str, &str); 13] = [
         SELECT -5, -1, at, actor, action, project, subject, detail FROM audit WHERE seq = 100",
         "DELETE FROM audit WHERE seq = -5",
     ),
+    (
+        "the run it is listed under",
+        "UPDATE audit SET run_id = 'x' || run_id WHERE seq = 100",
+        "UPDATE audit SET run_id = substr(run_id, 2) WHERE seq = 100",
+    ),
+    (
+        "the stage it is listed under",
+        "UPDATE audit SET stage_id = 'x' || coalesce(stage_id, '') WHERE seq = 100",
+        "UPDATE audit SET stage_id = nullif(substr(stage_id, 2), '') WHERE seq = 100",
+    ),
+    (
+        "no run",
+        "UPDATE audit SET run_id = NULL WHERE seq BETWEEN 97 AND 103",
+        "UPDATE audit SET run_id = CASE WHEN action LIKE 'run.%' THEN subject
+            ELSE (SELECT run_id FROM stage WHERE stage.id = subject) END WHERE seq BETWEEN 97 AND 103",
+    ),
+    (
+        "a run of something that is none's",
+        "UPDATE audit SET run_id = 'run_x' WHERE action LIKE 'worker.%'",
+        "UPDATE audit SET run_id = NULL WHERE action LIKE 'worker.%'",
+    ),
     ("two swapped", SWAP, SWAP),
     ("an entry less", "DELETE FROM audit WHERE seq = 100", ""),
 ];
@@ -189,13 +210,16 @@ pub(crate) async fn whatever_is_changed_in_the_log_shows(world: &World) {
 }
 
 /// What is done to the tree, and what the control plane says when it is to sign for more.
-const UPROOTING: [(&str, &str, &str); 6] = [
+const UPROOTING: [(&str, &str, &str); 8] = [
     (
         "a hash of the edge",
         "UPDATE audit_tile SET hashes = (SELECT hashes FROM audit_tile WHERE level = 1) WHERE level = 0 AND number = 1",
         "edge is damaged",
     ),
     ("a tile less", "DELETE FROM audit_tile WHERE level = 1", "a tile is missing"),
+    // What comes next would not be in the tree.
+    ("a later end", "UPDATE audit_tree SET last_seq = last_seq + 1", "is not the one that was added"),
+    ("an end far off", "UPDATE audit_tree SET last_tx = last_tx + 1", "is not the one that was added"),
     ("a smaller tree", "UPDATE audit_tree SET size = 256", "entries, and had"),
     (
         "another checkpoint",

@@ -89,9 +89,15 @@ async fn changes(plane: &Plane, before: &[Before]) -> Result<Overlay, InheritFau
         let paths = rerun::manifest(plane, &stage.lease).await?;
         let unreadable = || unusable(format!("what {} changed cannot be read", stage.name));
         let knew = |other: usize| before.get(other).is_some_and(|other| stage.after.contains(&other.stage));
+        let mut last: Option<RelPath> = None;
         for path in paths.ok_or_else(unreadable)? {
             let (path, stands) = read(path).ok_or_else(unreadable)?;
+            // As every manifest of pond's is: who says it otherwise may mean two things by it.
+            if last.is_some_and(|last| last >= path) {
+                return Err(unreadable());
+            }
             overlay.lay(author, &path, stands, knew).map_err(|conflict| conflicting(&conflict, before))?;
+            last = Some(path);
         }
     }
     Ok(overlay)
