@@ -106,8 +106,8 @@ text_value!(
 );
 
 /// Bytes for somebody else: signed, sealed or a job's own output. Shown by their number only.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Blob<const MOST: usize>(Vec<u8>);
 
 impl<const MOST: usize> Blob<MOST> {
@@ -132,9 +132,10 @@ impl<const MOST: usize> TryFrom<String> for Blob<MOST> {
     }
 }
 
-impl<const MOST: usize> From<Blob<MOST>> for String {
-    fn from(blob: Blob<MOST>) -> Self {
-        Base64::encode_string(&blob.0)
+/// Without a copy of the bytes, which are most of what their body weighs.
+impl<const MOST: usize> Serialize for Blob<MOST> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&Base64::encode_string(&self.0))
     }
 }
 

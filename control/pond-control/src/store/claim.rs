@@ -66,7 +66,10 @@ impl Store {
             }
         }
         // Nobody is told that there is nothing by a list that is old.
-        let heads = self.queue_heads().await?;
+        let heads = match self.heads_together().await {
+            Some(heads) => heads,
+            None => self.queue_heads().await?,
+        };
         Ok(self.take_from(&heads, &known, most, now).await?)
     }
 

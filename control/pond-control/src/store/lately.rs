@@ -65,6 +65,13 @@ impl Workers {
         remembered.workers.clear();
     }
 
+    /// Something about this one was changed, and about nobody else.
+    pub(super) fn forget_one(&self, id: &WorkerId) {
+        let mut remembered = self.lock();
+        remembered.changes += 1;
+        remembered.workers.remove(id);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Remembered> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,15 @@
 //! Workers as the control plane knows them: pinned keys, granted tags, confirmed capabilities, and whether they may have work.
 
+use std::collections::HashMap;
+
 use pond_policy::capability::Capability;
 use pond_policy::route::Have;
 use pond_policy::tags::Tag;
 use serde_json::json;
 
 use super::Store;
-use super::engine::{Fault, Row, Tx, args};
+use super::dialect::Dialect;
+use super::engine::{Column, Fault, Row, Tx, args};
 use super::expire::ALWAYS;
 use super::id::{JobId, Moment, WorkerId};
 use super::journal::{self, Action, Actor, Change};
@@ -70,12 +73,21 @@ impl WorkerState {
     }
 }
 
-const VIEW: &str =
-    "SELECT id, name, sign_key, seal_key, former_keys, generation, tags, capabilities, state, reason, enrolled_at, seen_at
-     FROM worker ORDER BY id";
-const VIEW_ONE: &str =
-    "SELECT id, name, sign_key, seal_key, former_keys, generation, tags, capabilities, state, reason, enrolled_at, seen_at
-     FROM worker WHERE id = $1";
+macro_rules! view {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, name, sign_key, seal_key, former_keys, generation, tags, capabilities, state, reason, enrolled_at, seen_at
+             FROM worker ",
+            $which
+        )
+    };
+}
+
+const VIEW: &str = view!("ORDER BY id");
+const VIEW_ONE: &str = view!("WHERE id = $1");
+const VIEW_SOME: &str = view!("WHERE id = ANY ($1::text[])");
+/// On SQLite, by a list in JSON.
+const VIEW_LISTED: &str = view!("WHERE id IN (SELECT value FROM json_each($1))");
 
 impl Store {
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Fault> {
@@ -95,10 +107,33 @@ impl Store {
 
     /// The same as of at most half a second ago; what this process changed since is there.
     pub async fn known_worker(&self, id: &WorkerId) -> Result<Option<WorkerView>, Fault> {
-        match self.known.get(id) {
+        if let Some(known) = self.known.get(id) {
+            return Ok(Some(known));
+        }
+        match self.know_together(id.clone()).await {
             Some(known) => Ok(Some(known)),
             None => self.worker(id).await,
         }
+    }
+
+    /// Those of them there are.
+    pub(super) async fn workers_named(
+        &self,
+        ids: &[&WorkerId],
+    ) -> Result<HashMap<WorkerId, WorkerView>, Fault> {
+        let changes = self.known.changes();
+        let ids: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
+        let rows = match self.engine.dialect() {
+            Dialect::Postgres => self.engine.together(VIEW_SOME, vec![Column::Texts(ids)], &[]).await?,
+            Dialect::Sqlite => self.engine.rows(VIEW_LISTED, args![&json!(ids).to_string()]).await?,
+        };
+        let mut found = HashMap::new();
+        for row in &rows {
+            let worker = WorkerView::read(row)?;
+            self.known.keep(changes, &worker);
+            found.insert(worker.id.clone(), worker);
+        }
+        Ok(found)
     }
 
     /// What probes on the worker's host confirm now. Whether that is news.
@@ -125,7 +160,7 @@ impl Store {
             journal::write(&mut tx, now, &change);
         }
         tx.commit().await?;
-        self.known.forget();
+        self.known.forget_one(id);
         Ok(news)
     }
 

@@ -1,9 +1,11 @@
 //! What an honest worker packs and says of a job that did well: for the tests of the protocol, and for the benchmark that only
 //! wants to know how fast it is taken.
 
+use std::sync::LazyLock;
+
 use pond_seal::Digest;
 use pond_seal::offer::Offer;
-use pond_seal::result::{FileDigest, InputKind, Log, Output, RunResult};
+use pond_seal::result::{FileDigest, InputKind, Job, Lease, Log, Output, RunResult};
 use pond_wire::tree::{Entry, Moment};
 
 const CHANGES: &[u8] = b"[]";
@@ -27,17 +29,18 @@ pub(crate) fn digest(bytes: &[u8]) -> FileDigest {
     FileDigest { sha256: Digest::of(bytes), bytes: u64::try_from(bytes.len()).unwrap() }
 }
 
+/// Read once: a worker knows what its host is like, and so does who stands in for a thousand of them.
+static SAMPLE: LazyLock<RunResult> =
+    LazyLock::new(|| serde_json::from_str(include_str!("said.json")).unwrap());
+
 /// Of a job that made this patch.
 pub(crate) fn said(offer: &Offer, patch: &[u8], logs: Vec<Log>) -> RunResult {
-    let sample = include_str!("said.json")
-        .replace("$JOB", &offer.job)
-        .replace("$WORKER", &offer.worker)
-        .replace("$TREE", &offer.input.to_string())
-        .replace("$POLICY", &offer.policy.to_string());
-    let mut said: RunResult = serde_json::from_str(&sample).unwrap();
-    said.job.attempt = offer.attempt;
-    said.job.lease.as_mut().unwrap().epoch = offer.lease_epoch;
+    let mut said = SAMPLE.clone();
+    let lease = Lease { worker: offer.worker.clone(), epoch: offer.lease_epoch };
+    said.job = Job { id: offer.job.clone(), attempt: offer.attempt, lease: Some(lease) };
     assert_eq!(said.input.kind, InputKind::Bundle);
+    said.input.tree_sha256 = Some(offer.input);
+    said.policy.offered_sha256 = Some(offer.policy);
     let changed = u64::from(!patch.is_empty());
     said.output = Output::Collected { changed, rejected: 0, changes: digest(CHANGES), patch: digest(patch) };
     said.logs = logs;

@@ -151,5 +151,9 @@ conformance! {
         a_newer_or_edited_store_is_left_alone,
         a_store_with_events_beside_its_audit_log_is_brought_along,
     ],
-    together: [two_control_planes_share_the_work, who_waits_for_a_row_waits_alone],
+    together: [
+        two_control_planes_share_the_work,
+        who_waits_for_a_row_waits_alone,
+        workers_looked_up_at_once_are_each_themselves,
+    ],
 }

@@ -112,3 +112,19 @@ pub(crate) async fn who_waits_for_a_row_waits_alone(world: &World) {
     assert!(matches!(passed, Ok(Completed::Accepted(_))), "{passed:?}");
     assert!(matches!(waited, Ok(Completed::Accepted(_))), "{waited:?}");
 }
+
+/// Lookups are asked together too: everybody hears of its own worker, and of what was changed here since.
+pub(crate) async fn workers_looked_up_at_once_are_each_themselves(world: &World) {
+    let store = &world.store;
+    let (one, other) = (world.worker("one").await, world.worker("other").await);
+    let nobody = WorkerId::parse("worker_00000000000000000000000000000000").unwrap();
+    let seen = async || {
+        let ask =
+            async |id| store.known_worker(id).await.unwrap().map(|worker| (worker.name, worker.seen_at));
+        tokio::join!(ask(&one), ask(&other), ask(&nobody), ask(&one))
+    };
+    let known = |name: &str, seen_at| Some((name.to_owned(), seen_at));
+    assert_eq!(seen().await, (known("one", START), known("other", START), None, known("one", START)));
+    store.set_capabilities(&one, &[], at(9)).await.unwrap();
+    assert_eq!(seen().await, (known("one", at(9)), known("other", START), None, known("one", at(9))));
+}

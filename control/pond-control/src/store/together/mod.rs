@@ -2,7 +2,8 @@
 //! with whatever else did. On Postgres that is one statement, on SQLite a few, however many calls there are.
 //!
 //! What is out of the ordinary gets no answer here, and nothing was changed for it: its caller goes the long way, which decides. A
-//! worker that says something twice at once is answered once from here, and once of it alone.
+//! worker that says something twice at once is answered once from here, and once of it alone. What every call looks up is looked up
+//! for all of them in the same way.
 
 mod postgres;
 mod sqlite;
@@ -17,6 +18,7 @@ use super::gather::Gather;
 use super::held::Held;
 use super::id::{JobId, Moment, WorkerId};
 use super::lease::{Lease, Renewed};
+use super::worker::WorkerView;
 
 /// Larger pieces go alone: whoever asks for others holds a copy of what they bring.
 pub(super) const MOST_PIECE: usize = 16 << 10;
@@ -28,6 +30,8 @@ pub(super) struct Lines {
     starting: Gather<Start, Renewed>,
     appending: Gather<Piece, bool>,
     finishing: Gather<Finish, ()>,
+    knowing: Gather<WorkerId, WorkerView>,
+    heads: Gather<(), Vec<i64>>,
 }
 
 /// An active worker asks for the oldest job of a class.
@@ -135,6 +139,25 @@ impl Store {
             answers(all, found, |one| &one.lease.job)
         };
         self.lines.finishing.ask(finish, together).await.is_some()
+    }
+}
+
+/// What is only read. Whoever asks hears of a moment after it asked, as if it had asked alone.
+impl Store {
+    pub(super) async fn know_together(&self, id: WorkerId) -> Option<WorkerView> {
+        let together = async |all: &[WorkerId]| {
+            let found = self.workers_named(&firsts(all, |one| Some(one))).await;
+            answers(all, found, |one| one)
+        };
+        self.lines.knowing.ask(id, together).await
+    }
+
+    pub(super) async fn heads_together(&self) -> Option<Vec<i64>> {
+        let together = async |all: &[()]| {
+            let heads = self.queue_heads().await.ok();
+            all.iter().map(|()| heads.clone()).collect()
+        };
+        self.lines.heads.ask((), together).await
     }
 }
 
