@@ -274,6 +274,11 @@ fn a_signer_who_contradicts_himself_is_found_out() {
     }
     std::fs::write(out.join("changes.json"), &changes).unwrap();
 
+    // Another input than the one the changes tell of.
+    let mut other = said.clone();
+    other["predicate"]["input"]["changedPathsSha256"] = json!("0".repeat(64));
+    assert_eq!(sign(&other), (125, vec!["changes_malformed".to_owned()]));
+
     // A subject that is no manifest.
     std::fs::write(out.join("manifest.json"), "{}").unwrap();
     let mut said = said;

@@ -18,6 +18,8 @@ use super::writer::{Part, Writer};
 
 /// Connections of one control plane: Postgres serves writers at once, SQLite readers.
 const MOST_CONNECTIONS: u32 = 8;
+/// For a connection to a Postgres, which may be gone: whoever asks hears of it before they give up themselves.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that rested longer is tried before it is used.
 const RESTED: Duration = Duration::from_secs(2);
 
@@ -186,6 +188,7 @@ impl Engine {
         let options = believed::strictly(options);
         let pool = PoolOptions::<Postgres>::new()
             .max_connections(MOST_CONNECTIONS)
+            .acquire_timeout(PATIENCE)
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
                 Box::pin(async move { Ok(meta.idle_for < RESTED || connection.ping().await.is_ok()) })

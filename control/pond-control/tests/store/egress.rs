@@ -122,7 +122,7 @@ async fn play(world: &World, seed: u64) -> (RunId, u64, u64) {
 
 pub(crate) async fn parallel_stages_never_carry_more_than_there_is(world: &World) {
     let mut ends = BTreeMap::<bool, u64>::new();
-    for seed in 0..super::money::seeds(world) {
+    for seed in 0..super::money::SEEDS {
         let (run, really, budget) = play(world, seed).await;
         let standing = world.store.standing(&run, START).await.unwrap();
         let egress = standing.iter().find(|one| one.budget == Budget::Egress).unwrap();
