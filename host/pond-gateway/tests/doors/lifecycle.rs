@@ -200,12 +200,18 @@ fn c86_when_the_host_goes_every_tunnel_goes() {
     assert_eq!((rest(&mut client), rest(&mut upstream)), (vec![], vec![]));
 }
 
-/// Whoever kills the gateway, and whenever: each tunnel that was answered is in what it sent or in its journal.
+/// Whoever kills the gateway, and whenever: each tunnel that was answered is in what it sent or in its journal. Killed until it
+/// was at a moment at which something had not been sent yet.
 #[test]
 fn c86_c92_a_killed_gateway_has_told_of_every_tunnel_it_answered() {
     let server = far::host("c92k.com");
+    assert!((0..20).any(|_| killed_with_tunnels(&server, 60) < 60), "nothing was ever still on its way");
+}
+
+/// How many of so many tunnels a gateway had sent when it was killed; of all of them it had told.
+fn killed_with_tunnels(server: &far::Server, number: u64) -> u64 {
     let mut gate = Gate::to(&["c92k.com"]);
-    let tunnels: Vec<_> = (0..60).map(|_| (gate.connect("c92k.com:443"), server.accept())).collect();
+    let _tunnels: Vec<_> = (0..number).map(|_| (gate.connect("c92k.com:443"), server.accept())).collect();
     gate.process.kill().unwrap();
     gate.process.wait().unwrap();
     let tunnel = |event: Event| match event {
@@ -216,17 +222,17 @@ fn c86_c92_a_killed_gateway_has_told_of_every_tunnel_it_answered() {
     while let Ok((length @ 1.., _)) = pond_sys::socket::receive(gate.control.as_ref().unwrap(), &mut packet) {
         sent.extend(events(&packet[..length]).map(Result::unwrap).filter_map(tunnel));
     }
-    assert!(sent.len() < tunnels.len(), "nothing was still on its way");
     let slots = (0..journal::SLOTS).filter_map(|slot| {
         let mut bytes = vec![0; journal::SLOT_BYTES];
         let place = u64::try_from(slot * bytes.len()).unwrap();
         gate.journal.read_exact_at(&mut bytes, place).unwrap();
         serde_json::from_slice(journal::event(&bytes)?).ok()
     });
-    let mut told: Vec<u64> = slots.filter_map(tunnel).chain(sent).collect();
+    let mut told: Vec<u64> = slots.filter_map(tunnel).chain(sent.iter().copied()).collect();
     told.sort_unstable();
     told.dedup();
-    assert_eq!(told, (0..60).collect::<Vec<u64>>());
+    assert_eq!(told, (0..number).collect::<Vec<u64>>());
+    u64::try_from(sent.len()).unwrap()
 }
 
 #[test]
