@@ -154,6 +154,7 @@ impl Store {
 
     pub(super) async fn heads_together(&self) -> Option<Vec<i64>> {
         let together = async |all: &[()]| {
+            // Without an answer each asks for itself, and hears of the fault.
             let heads = self.queue_heads().await.ok();
             all.iter().map(|()| heads.clone()).collect()
         };
