@@ -4,7 +4,7 @@
 //! Zone: host. Everything that arrives on the streams is hostile: it is counted, stored, handed on, and never parsed. How it ended is
 //! pid 1's word. Whoever called and goes away ends it, unless he said otherwise.
 
-mod kept;
+pub(crate) mod kept;
 mod watch;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +23,6 @@ use super::protocol::{self, Answer, Exec, Refusal};
 use crate::audit::{self, Fate};
 use crate::run::request;
 use kept::Kept;
-pub(crate) use kept::Summary;
 use watch::{Program, Streams};
 
 /// Runs it to its end, or lets it go on by itself.

@@ -4,9 +4,7 @@
 //! HOSTILE BYTES in the output of programs: read by length, never looked at.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 use pond_control::keeper::{KeepFault, Output};
 use pond_policy::life;
@@ -19,7 +17,7 @@ use serde_json::Value;
 
 use super::{broken, failed};
 use crate::keeper::converge::{self, Seen};
-use crate::keeper::exec::Summary;
+use crate::keeper::exec::kept::{self, Summary};
 use crate::keeper::journal::{self, Entry};
 use crate::keeper::place::PlaceFault;
 use crate::run::request;
@@ -83,11 +81,7 @@ fn entries(seen: &Seen, after: u64) -> Result<Vec<Entry>, KeepFault> {
 }
 
 pub(super) fn exec(seen: &Seen, number: u64) -> Result<ExecView, KeepFault> {
-    let text = match std::fs::read(file(seen, number, "json")) {
-        Err(fault) if fault.kind() == ErrorKind::NotFound => return Err(KeepFault::Unknown),
-        read => read.map_err(failed)?,
-    };
-    let summary: Summary = serde_json::from_slice(&text).map_err(failed)?;
+    let summary = known(kept::summary(&seen.place.execs(), number))?;
     let entries = entries(seen, 0)?;
     let mut own =
         entries.iter().filter(|entry| entry.detail.exec == Some(number)).map(|entry| millis(&entry.at));
@@ -97,7 +91,10 @@ pub(super) fn exec(seen: &Seen, number: u64) -> Result<ExecView, KeepFault> {
     let ended_at = own
         .next_back()
         .or_else(|| over.then(|| entries.last().map_or(started_at, |entry| millis(&entry.at))));
-    let size = |ending: &str| std::fs::metadata(file(seen, number, ending)).map_or(0, |found| found.len());
+    let size = |stream| -> Result<u64, KeepFault> {
+        let file = known(kept::open(&seen.place.execs(), number, stream))?;
+        Ok(file.map(|file| file.metadata()).transpose().map_err(failed)?.map_or(0, |found| found.len()))
+    };
     Ok(ExecView {
         id: number,
         state: if over { ExecState::Ended } else { ExecState::Running },
@@ -105,8 +102,8 @@ pub(super) fn exec(seen: &Seen, number: u64) -> Result<ExecView, KeepFault> {
         ended_by: over.then(|| ended_by(&summary)).flatten(),
         started_at,
         ended_at: ended_at.filter(|_| over),
-        stdout_bytes: size("stdout"),
-        stderr_bytes: size("stderr"),
+        stdout_bytes: size("stdout")?,
+        stderr_bytes: size("stderr")?,
         truncated: summary.end.as_ref().is_some_and(|end| !end.truncated.is_empty()),
         command: summary.command,
     })
@@ -132,13 +129,12 @@ fn ended_by(summary: &Summary) -> Option<String> {
 }
 
 pub(super) fn output(seen: &Seen, from: Output, most: usize) -> Result<Vec<u8>, KeepFault> {
-    let ending = match from.stream {
+    let stream = match from.stream {
         OutputStream::Stdout => "stdout",
         OutputStream::Stderr => "stderr",
     };
-    let mut file = match File::open(file(seen, from.exec, ending)) {
-        Err(fault) if fault.kind() == ErrorKind::NotFound => return Err(KeepFault::Unknown),
-        opened => opened.map_err(failed)?,
+    let Some(mut file) = known(kept::open(&seen.place.execs(), from.exec, stream))? else {
+        return Ok(Vec::new());
     };
     file.seek(SeekFrom::Start(from.offset)).map_err(failed)?;
     let mut bytes = Vec::new();
@@ -146,8 +142,11 @@ pub(super) fn output(seen: &Seen, from: Output, most: usize) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-fn file(seen: &Seen, number: u64, ending: &str) -> PathBuf {
-    seen.place.execs().join(format!("{number}.{ending}"))
+fn known<T>(read: io::Result<T>) -> Result<T, KeepFault> {
+    read.map_err(|fault| match fault.kind() {
+        ErrorKind::NotFound => KeepFault::Unknown,
+        _ => failed(fault),
+    })
 }
 
 fn told(state: life::State) -> SandboxState {

@@ -1,7 +1,6 @@
 //! `pond sandbox ls`, `events` and `logs`: what is on disk, which needs no keeper.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use serde::Serialize;
 
 use super::{SandboxFault, Target, find, state};
 use crate::keeper::converge::{self, Seen};
-use crate::keeper::exec::Summary;
+use crate::keeper::exec::kept;
 use crate::keeper::journal::{self, Entry};
 use crate::keeper::protocol::Refusal;
 use crate::keeper::waiter;
@@ -169,30 +168,30 @@ pub(super) fn logs(args: &LogsArgs) -> Result<ExitCode, SandboxFault> {
     };
     let unknown = || Refusal::new("exec_unknown", format!("no such program ran in sandbox {}", args.id));
     let number = args.exec.or_else(last).ok_or_else(unknown)?;
-    let read = |ending: &str| {
-        let path = directory.join(format!("{number}.{ending}"));
+    let known = |fault: io::Error| match fault.kind() {
+        ErrorKind::NotFound => SandboxFault::from(unknown()),
+        _ => anyhow::Error::from(fault).context(format!("reading what program {number} left")).into(),
+    };
+    let read = |stream: &str| {
         let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes));
-        match read {
-            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => Err(SandboxFault::from(unknown())),
-            read => Ok(read.map(|_| bytes).with_context(|| path.display().to_string())?),
+        if let Some(mut file) = kept::open(&directory, number, stream)? {
+            file.read_to_end(&mut bytes)?;
         }
+        Ok(bytes)
     };
     if args.json {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let summary: serde_json::Value =
-            serde_json::from_slice(&read("json")?).map_err(anyhow::Error::from)?;
-        let said = serde_json::json!({
-            "exec": summary, "stdout": text(read("stdout")?), "stderr": text(read("stderr")?),
-        });
+        let summary = kept::summary(&directory, number).map_err(known)?;
+        let (stdout, stderr) = (read("stdout").map_err(known)?, read("stderr").map_err(known)?);
+        let said = serde_json::json!({ "exec": summary, "stdout": text(stdout), "stderr": text(stderr) });
         return Ok(output::json(&said));
     }
-    let ending = if args.stderr { "stderr" } else { "stdout" };
+    let stream = if args.stderr { "stderr" } else { "stdout" };
     if args.follow {
-        read("json")?;
-        return follow(&args.id, &directory, number, ending);
+        kept::open(&directory, number, stream).map_err(known)?;
+        return follow(&args.id, &directory, number, stream);
     }
-    let bytes = read(ending)?;
+    let bytes = read(stream).map_err(known)?;
     let mut out = std::io::stdout().lock();
     if std::io::IsTerminal::is_terminal(&out) {
         let (mut neutral, mut text) = (Neutraliser::default(), String::new());
@@ -207,16 +206,21 @@ pub(super) fn logs(args: &LogsArgs) -> Result<ExitCode, SandboxFault> {
 }
 
 /// What a program writes, as it is kept, until it has ended or nobody keeps its sandbox any more.
-fn follow(id: &str, directory: &Path, number: u64, ending: &str) -> Result<ExitCode, SandboxFault> {
-    let path = directory.join(format!("{number}.{ending}"));
-    let mut file = File::open(&path).with_context(|| path.display().to_string())?;
+fn follow(id: &str, directory: &Path, number: u64, stream: &str) -> Result<ExitCode, SandboxFault> {
+    let reading = || format!("reading what program {number} left");
+    let mut file = None;
     let mut out = std::io::stdout().lock();
     let mut neutral = std::io::IsTerminal::is_terminal(&out).then(Neutraliser::default);
     loop {
         // Looked at before the rest is read: what a program wrote is there before its end is.
         let is_over = has_ended(directory, number)? || !find(id)?.is_kept;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
+        if file.is_none() {
+            file = kept::open(directory, number, stream).with_context(reading)?;
+        }
+        if let Some(file) = &mut file {
+            file.read_to_end(&mut bytes).with_context(reading)?;
+        }
         match &mut neutral {
             None => out.write_all(&bytes)?,
             Some(neutral) => {
@@ -241,8 +245,9 @@ fn follow(id: &str, directory: &Path, number: u64, ending: &str) -> Result<ExitC
 
 /// A summary that is being written is that of a program whose end is not known yet.
 fn has_ended(directory: &Path, number: u64) -> anyhow::Result<bool> {
-    let path = directory.join(format!("{number}.json"));
-    let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
-    let summary: Option<Summary> = serde_json::from_slice(&text).ok();
-    Ok(summary.is_some_and(|summary| summary.end.is_some() || summary.failed.is_some()))
+    match kept::summary(directory, number) {
+        Err(fault) if fault.kind() == ErrorKind::InvalidData => Ok(false),
+        Err(fault) => Err(anyhow::Error::from(fault).context(format!("reading how program {number} ended"))),
+        Ok(summary) => Ok(summary.end.is_some() || summary.failed.is_some()),
+    }
 }

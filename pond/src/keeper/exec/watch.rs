@@ -207,14 +207,15 @@ impl Watch<'_> {
             read => read?,
         };
         let bytes = piece.get(..length).unwrap_or_default();
-        match kind {
-            Kind::Stderr => self.kept.stderr(bytes),
-            Kind::Say | Kind::Input | Kind::Stdout | Kind::Terminal | Kind::Resize => self.kept.stdout(bytes),
-        }
+        // Whoever waits for it comes first; the files are whole before anybody hears of the end.
         if let Some(caller) = &mut self.caller {
             protocol::write_frame(&mut caller.to, kind, bytes)?;
         }
         self.flush();
+        match kind {
+            Kind::Stderr => self.kept.stderr(bytes),
+            Kind::Say | Kind::Input | Kind::Stdout | Kind::Terminal | Kind::Resize => self.kept.stdout(bytes),
+        }
         Ok(())
     }
 
