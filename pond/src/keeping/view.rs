@@ -143,10 +143,7 @@ pub(super) fn output(seen: &Seen, from: Output, most: usize) -> Result<Vec<u8>, 
 }
 
 fn known<T>(read: io::Result<T>) -> Result<T, KeepFault> {
-    read.map_err(|fault| match fault.kind() {
-        ErrorKind::NotFound => KeepFault::Unknown,
-        _ => failed(fault),
-    })
+    read.map_err(|fault| if fault.kind() == ErrorKind::NotFound { KeepFault::Unknown } else { failed(fault) })
 }
 
 fn told(state: life::State) -> SandboxState {

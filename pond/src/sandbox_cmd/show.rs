@@ -168,9 +168,11 @@ pub(super) fn logs(args: &LogsArgs) -> Result<ExitCode, SandboxFault> {
     };
     let unknown = || Refusal::new("exec_unknown", format!("no such program ran in sandbox {}", args.id));
     let number = args.exec.or_else(last).ok_or_else(unknown)?;
-    let known = |fault: io::Error| match fault.kind() {
-        ErrorKind::NotFound => SandboxFault::from(unknown()),
-        _ => anyhow::Error::from(fault).context(format!("reading what program {number} left")).into(),
+    let known = |fault: io::Error| {
+        if fault.kind() == ErrorKind::NotFound {
+            return SandboxFault::from(unknown());
+        }
+        anyhow::Error::from(fault).context(format!("reading what program {number} left")).into()
     };
     let read = |stream: &str| {
         let mut bytes = Vec::new();
