@@ -48,9 +48,12 @@ pub(super) fn to_upstream(client: &Headers) -> HeaderMap {
     kept
 }
 
-/// The upstream's fields that go to the client, with every fragment of the key masked.
+/// The upstream's fields that go to the client, with every fragment of the key masked; one whose name would have to be is none.
 pub(super) fn to_client(upstream: &HeaderMap, key: &Key) -> Vec<(String, Vec<u8>)> {
-    let listed = |name: &HeaderName| is_listed(name.as_str(), &RESPONSE, &RESPONSE_FAMILIES);
+    let listed = |name: &HeaderName| {
+        is_listed(name.as_str(), &RESPONSE, &RESPONSE_FAMILIES)
+            && Scrubber::whole(key, name.as_str().as_bytes()) == name.as_str().as_bytes()
+    };
     let field = |(name, value): (&HeaderName, &HeaderValue)| {
         (name.as_str().to_owned(), Scrubber::whole(key, value.as_bytes()))
     };
@@ -96,6 +99,7 @@ mod tests {
             ("request-id", "req-real-QWERTYU"),
             ("retry-after", "3"),
             ("anthropic-ratelimit-requests-limit", "9"),
+            ("x-ratelimit-sk-real-x", "9"),
         ] {
             upstream.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }

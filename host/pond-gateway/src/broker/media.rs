@@ -3,22 +3,27 @@
 
 use super::json::Json;
 
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 16] = [
+    "audio",
     "audio_url",
     "base64",
     "computer_screenshot",
     "document",
+    "document_url",
     "file",
     "image",
+    "image_generation_call",
     "image_url",
     "input_audio",
     "input_file",
     "input_image",
     "input_video",
+    "video",
     "video_url",
 ];
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "audio_url",
+    "document_url",
     "fileData",
     "file_data",
     "file_url",
@@ -27,8 +32,37 @@ const KEYS: [&str; 10] = [
     "inline_data",
     "input_audio",
     "input_video",
+    "video",
     "video_url",
 ];
+/// What is heard, alone or beside what is seen.
+const SOUND: [&str; 2] = ["audio/", "video/"];
+
+/// Whether a part of this kind is seen, paged or heard.
+pub(super) fn is_kind(kind: &str) -> bool {
+    KINDS.contains(&kind)
+}
+
+/// Whether anything in a part is an address, from which a server would fetch what is not in the request.
+pub(super) fn names_address(part: &Json<'_>) -> bool {
+    part.text().is_some_and(|text| text.contains("://") && !text.starts_with("data:"))
+        || part.entries().iter().any(|(_, value)| names_address(value))
+        || part.items().iter().any(names_address)
+}
+
+/// Gemini: whether a body brings sound. Looks everywhere, as [`holds_media`] does.
+pub(super) fn holds_sound(node: &Json<'_>) -> bool {
+    let is_sound = |(key, value): &(std::borrow::Cow<'_, str>, Json<'_>)| {
+        let kind = ["mimeType", "mime_type"]
+            .into_iter()
+            .filter_map(|key| value.get(key)?.text())
+            .collect::<String>();
+        let kind = kind.to_ascii_lowercase();
+        matches!(&**key, "inlineData" | "inline_data") && SOUND.iter().any(|sound| kind.contains(sound))
+    };
+    node.entries().iter().any(|entry| is_sound(entry) || holds_sound(&entry.1))
+        || node.items().iter().any(holds_sound)
+}
 
 /// Whether a body holds anything seen, paged or heard. Looks everywhere: a look-alike inside a tool's argument only makes
 /// the reservation larger.

@@ -5,6 +5,7 @@ use pond_policy::model::Api;
 
 use super::inspect::{Edit, Found, InspectFault, LimitField, OutputLimit};
 use super::json::Json;
+use super::media;
 use super::route::{Call, Route};
 
 /// Tools of Anthropic's own that the client runs; a type is one of these followed by a date.
@@ -15,9 +16,49 @@ const OTHER_INSTRUCTION: &str = "system_instruction";
 /// Service tiers that cost the list price, by the field that names them.
 const LIST_PRICE_TIERS: [&str; 3] = ["auto", "default", "standard_only"];
 const GEMINI_LIST_PRICE_TIERS: [&str; 1] = ["standard"];
+/// Fields with which a router, or a proxy before several providers, takes another model or another price.
+const OTHER_PRICES: [&str; 12] = [
+    "audio",
+    "content_policy_fallbacks",
+    "context_window_fallbacks",
+    "extra_body",
+    "fallbacks",
+    "mock_testing_fallbacks",
+    "models",
+    "prediction",
+    "preset",
+    "provider",
+    "providerOptions",
+    "route",
+];
+/// And those with which servers search, fetch and run things of their own accord.
+const OWN_ACCORD: [&str; 6] = [
+    "kv_transfer_params",
+    "plugins",
+    "search_options",
+    "search_parameters",
+    "search_settings",
+    "web_search_options",
+];
+const OWN_ACCORD_SWITCHES: [&str; 2] = ["enable_code_interpreter", "enable_search"];
+/// What an item of a Responses input brings with it; one with an id and none of these is the provider's own to look up.
+const BROUGHT: [&str; 12] = [
+    "action",
+    "arguments",
+    "call_id",
+    "code",
+    "content",
+    "encrypted_content",
+    "input",
+    "operation",
+    "output",
+    "queries",
+    "result",
+    "tools",
+];
 
 pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, InspectFault> {
-    check_tier(tree, "service_tier", &LIST_PRICE_TIERS)?;
+    check_servers(tree, provider_tools)?;
     if tree.get("speed").is_some_and(|speed| speed.text() != Some("standard")) {
         return Err(InspectFault::Unpriced("speed"));
     }
@@ -46,7 +87,12 @@ pub(super) fn anthropic(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
 }
 
 pub(super) fn responses(tree: &Json<'_>, provider_tools: bool) -> Result<Found, InspectFault> {
-    check_tier(tree, "service_tier", &LIST_PRICE_TIERS)?;
+    check_servers(tree, provider_tools)?;
+    // To sum the context up is a call of its own, and nothing less is to be had.
+    refuse_any(tree, &["context_management"], InspectFault::Unpriced)?;
+    if tree.get("instructions").is_some_and(|said| said.text().is_none()) {
+        return Err(InspectFault::Field("instructions"));
+    }
     // What the provider kept from before has no size here, and so no bound on its price.
     refuse_any(tree, &["previous_response_id", "conversation", "prompt"], InspectFault::Stored)?;
     if switch(tree, "background")? {
@@ -80,22 +126,14 @@ pub(super) fn responses(tree: &Json<'_>, provider_tools: bool) -> Result<Found, 
 }
 
 pub(super) fn chat(tree: &Json<'_>, api: Api, provider_tools: bool) -> Result<Found, InspectFault> {
-    check_tier(tree, "service_tier", &LIST_PRICE_TIERS)?;
-    if switch(tree, "store")? {
-        return Err(InspectFault::Stored("store"));
-    }
-    let other_prices = ["prediction", "audio", "models", "route", "provider", "preset"];
-    refuse_any(tree, &other_prices, InspectFault::Unpriced)?;
-    if list(tree, "modalities")?.iter().any(|kind| kind.text() != Some("text")) {
-        return Err(InspectFault::Unpriced("modalities"));
+    check_servers(tree, provider_tools)?;
+    for kept in ["deferred", "store"] {
+        if switch(tree, kept)? {
+            return Err(InspectFault::Stored(kept));
+        }
     }
     if !provider_tools {
         check_tools(tree, false, |kind| CHAT_CLIENT_TOOLS.contains(&kind))?;
-        let searches = ["web_search_options", "plugins", "search_parameters"];
-        refuse_any(tree, &searches, InspectFault::ProviderEgress)?;
-        if switch(tree, "enable_search")? {
-            return Err(InspectFault::ProviderEgress("enable_search"));
-        }
     }
     if let Some(messages) = tree.get("messages") {
         check_parts(messages, provider_tools)?;
@@ -156,6 +194,10 @@ pub(super) fn gemini(tree: &Json<'_>, route: &Route, provider_tools: bool) -> Re
             check_file_data(part)?;
         }
     }
+    // Sound costs some models three times what text does, and there is one price for input here.
+    if media::holds_sound(tree) {
+        return Err(InspectFault::Unpriced("inlineData"));
+    }
     let given = config.map_or(Ok(None), |config| whole(config, "maxOutputTokens"))?;
     if given == Some(0) {
         return Err(InspectFault::Field("maxOutputTokens"));
@@ -194,6 +236,23 @@ fn usage_edit(tree: &Json<'_>, stream: bool) -> Result<Option<Edit>, InspectFaul
         (false, _, _) | (true, true, _) => None,
         (true, false, true) => Some(Edit::ChangeStreamOptions),
         (true, false, false) => Some(Edit::AddStreamOptions),
+    })
+}
+
+/// What is the same for all whose fields are spelled alike: the provider's own servers, and those that speak its language.
+fn check_servers(tree: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault> {
+    check_tier(tree, "service_tier", &LIST_PRICE_TIERS)?;
+    refuse_any(tree, &OTHER_PRICES, InspectFault::Unpriced)?;
+    if list(tree, "modalities")?.iter().any(|kind| kind.text() != Some("text")) {
+        return Err(InspectFault::Unpriced("modalities"));
+    }
+    if provider_tools {
+        return Ok(());
+    }
+    refuse_any(tree, &OWN_ACCORD, InspectFault::ProviderEgress)?;
+    OWN_ACCORD_SWITCHES.into_iter().try_for_each(|key| match switch(tree, key)? {
+        true => Err(InspectFault::ProviderEgress(key)),
+        false => Ok(()),
     })
 }
 
@@ -269,11 +328,16 @@ pub(super) fn parts<'t, 'a>(node: &'t Json<'a>) -> impl Iterator<Item = &'t Json
     named.chain(node.items())
 }
 
-/// Responses: an item that has an id and says neither who speaks nor what it is means one that the provider kept.
+/// Responses: an item that has an id and brings nothing else means one that the provider kept. A thought is brought sealed or not
+/// at all: its summary is not what the provider goes on with.
 fn check_items(input: &Json<'_>) -> Result<(), InspectFault> {
     let is_reference = |item: &Json<'_>| {
-        let says = |key: &str| item.get(key).and_then(Json::text).is_some();
-        item.get("id").is_some() && !says("role") && !says("type")
+        let brings = |key: &&str| item.get(key).is_some_and(|value| !is_empty(value));
+        let brought = match item.get("type").and_then(Json::text) {
+            Some("reasoning") => &["encrypted_content"][..],
+            Some(_) | None => &BROUGHT,
+        };
+        item.get("id").is_some() && !brought.iter().any(brings)
     };
     match input {
         Json::Text(_) => Ok(()),
@@ -287,16 +351,22 @@ fn check_items(input: &Json<'_>) -> Result<(), InspectFault> {
 
 /// OpenAI: images and files by address or by id, tools brought by an item, and references to what the provider kept.
 fn check_parts(node: &Json<'_>, provider_tools: bool) -> Result<(), InspectFault> {
-    if node.get("type").and_then(Json::text) == Some("item_reference") {
+    let kind = node.get("type").and_then(Json::text).unwrap_or_default();
+    if kind == "item_reference" {
         return Err(InspectFault::Stored("item_reference"));
+    }
+    // Servers have many names for where the address of a picture, a sound or a paper stands.
+    if !provider_tools && media::is_kind(kind) && media::names_address(node) {
+        return Err(InspectFault::ProviderEgress("a URL to fetch"));
     }
     for (key, value) in node.entries() {
         match &**key {
-            "image_url" | "file_url" | "video_url" | "audio_url" if !provider_tools && !is_inline(value) => {
+            key if key.ends_with("_url") && !provider_tools && !is_inline(value) => {
                 return Err(InspectFault::ProviderEgress("a URL to fetch"));
             }
+            "audio" if value.get("id").is_some() => return Err(InspectFault::Stored("audio")),
             // Some servers take the address of a file where its content should be.
-            "file_data" | "fileData" if !provider_tools && is_address(value) => {
+            "file_data" | "fileData" if !provider_tools && media::names_address(value) => {
                 return Err(InspectFault::ProviderEgress("a URL to fetch"));
             }
             "file_id" if *value != Json::Null => return Err(InspectFault::Stored("file_id")),
@@ -316,8 +386,12 @@ fn is_inline(value: &Json<'_>) -> bool {
     }
 }
 
-fn is_address(value: &Json<'_>) -> bool {
-    value.text().is_some_and(|text| text.contains("://"))
+fn is_empty(value: &Json<'_>) -> bool {
+    match value {
+        Json::Text(text) => text.is_empty(),
+        Json::List(items) => items.is_empty(),
+        Json::Null | Json::Bool(_) | Json::Whole(_) | Json::Number | Json::Map(_) => false,
+    }
 }
 
 /// Gemini: parts by URI. What a model passed to a function, and what that answered, is not a request.

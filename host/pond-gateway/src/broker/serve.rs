@@ -13,6 +13,7 @@ use super::denied::{Denied, Dialect};
 use super::meter::{Meter, Reading};
 use super::record::{Outcome, Record};
 use super::relay::{Relay, client_left, is_encoded, shape};
+use super::route::Call;
 use crate::http::{Refusal, await_byte, read_head, refuse};
 
 /// A connection without a request is given up after this.
@@ -200,7 +201,11 @@ async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     }
     let mut meter = Meter::new(*call, shape(&response));
     let outcome = relay.success(response, bill, &mut meter).await;
-    Ended::new(status, outcome, Some(meter.finish()))
+    let mut reading = meter.finish();
+    // Gemini has no last word: one of several candidates may say that it is done, and only the end of the body says that all are.
+    let says_when_it_ends = !matches!(call, Call::Generate { .. });
+    reading.complete &= says_when_it_ends || outcome == Outcome::Served;
+    Ended::new(status, outcome, Some(reading))
 }
 
 /// The reading of a call that the provider does not charge for.

@@ -7,22 +7,31 @@ use super::json::Json;
 use super::rules::parts;
 
 /// What the rules of the APIs with such names ask a body for.
-const JUDGED: [&str; 38] = [
+const JUDGED: [&str; 50] = [
     "audio",
     "background",
     "best_of",
     "container",
+    "content_policy_fallbacks",
     "context_management",
+    "context_window_fallbacks",
     "conversation",
+    "deferred",
     "edits",
+    "enable_code_interpreter",
     "enable_search",
+    "extra_body",
+    "fallbacks",
     "inference_geo",
     "input",
+    "instructions",
+    "kv_transfer_params",
     "max_completion_tokens",
     "max_output_tokens",
     "max_tokens",
     "mcp_servers",
     "messages",
+    "mock_testing_fallbacks",
     "modalities",
     "model",
     "models",
@@ -33,8 +42,11 @@ const JUDGED: [&str; 38] = [
     "previous_response_id",
     "prompt",
     "provider",
+    "provideroptions",
     "route",
+    "search_options",
     "search_parameters",
+    "search_settings",
     "service_tier",
     "speed",
     "store",
@@ -49,8 +61,10 @@ const JUDGED: [&str; 38] = [
 ];
 
 /// And what they ask the parts of a conversation for.
-const JUDGED_WITHIN: [&str; 14] = [
+const JUDGED_WITHIN: [&str; 17] = [
+    "audio",
     "audio_url",
+    "document_url",
     "file_data",
     "file_id",
     "file_url",
@@ -63,20 +77,32 @@ const JUDGED_WITHIN: [&str; 14] = [
     "tools",
     "type",
     "url",
+    "video",
     "video_url",
 ];
 
 /// Refuses a body with such a name at its top, in its list of tools, in what it says about its stream or its context, or
 /// anywhere in its conversation.
 pub(super) fn check(body: &Json<'_>) -> Result<(), InspectFault> {
-    let tools = body.get("tools").map_or(&[][..], Json::items);
     let objects = [Some(body), body.get("stream_options"), body.get("context_management")];
-    let mut names = objects.into_iter().flatten().chain(tools).flat_map(Json::entries);
     let mut conversation = ["messages", "system", "input"].into_iter().filter_map(|key| body.get(key));
-    match names.any(|(name, _)| is_other_spelling(name, &JUDGED)) || conversation.any(is_misspelled) {
+    let is_misspelled = objects.into_iter().flatten().any(has_other_spelling)
+        || has_misspelled_tools(body)
+        || conversation.any(is_misspelled);
+    match is_misspelled {
         true => Err(InspectFault::Field("a field that differs from a known one in its case")),
         false => Ok(()),
     }
+}
+
+fn has_other_spelling(object: &Json<'_>) -> bool {
+    object.entries().iter().any(|(name, _)| is_other_spelling(name, &JUDGED))
+}
+
+/// A tool may be a group of them.
+fn has_misspelled_tools(holder: &Json<'_>) -> bool {
+    let tools = holder.get("tools").map_or(&[][..], Json::items);
+    tools.iter().any(|tool| has_other_spelling(tool) || has_misspelled_tools(tool))
 }
 
 fn is_misspelled(part: &Json<'_>) -> bool {
@@ -104,6 +130,7 @@ mod tests {
             "{\"\u{17f}tream\":true}",
             "{\"max_to\u{212a}ens\":9}",
             r#"{"tools":[{"type":"function","Type":"mcp"}]}"#,
+            r#"{"tools":[{"type":"namespace","tools":[{"type":"function","Type":"mcp"}]}]}"#,
             r#"{"stream_options":{"Include_Usage":false}}"#,
             r#"{"context_management":{"Edits":[]}}"#,
             r#"{"messages":[{"content":[{"type":"image_url","Image_URL":{"url":"https://evil"}}]}]}"#,

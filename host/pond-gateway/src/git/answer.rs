@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use pond_wire::gateway::Close;
@@ -14,6 +13,13 @@ use crate::client::Client;
 use crate::http::{Refusal, Version, refuse};
 use crate::relay::write_all;
 
+/// The types of what a git server says: no other word of a far side's head is passed on.
+pub(super) const KINDS: [&str; 4] = [
+    "application/x-git-receive-pack-advertisement",
+    "application/x-git-receive-pack-result",
+    "application/x-git-upload-pack-advertisement",
+    "application/x-git-upload-pack-result",
+];
 /// A far side may count objects for a while before it sends them.
 const SILENCE: Duration = Duration::from_secs(600);
 
@@ -29,22 +35,20 @@ pub(super) async fn status(client: &mut Client, status: StatusCode, host: &str) 
 /// A success, as it comes. The connection ends with it.
 pub(super) async fn pass_on(
     client: &mut Client,
-    response: Response<Incoming>,
+    (kind, mut body): (&'static str, Incoming),
     lent: &Lent,
     version: Version,
 ) -> Close {
-    let (parts, mut body) = response.into_parts();
-    let kind = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let chunked = body.size_hint().exact().is_none() && version == Version::Http11;
     let framing = match body.size_hint().exact() {
         Some(length) => format!("Content-Length: {length}\r\n"),
         None if chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
         None => String::new(),
     };
-    let head =
-        [b"HTTP/1.1 200 OK\r\nConnection: close\r\nCache-Control: no-cache\r\nContent-Type: ", kind, b"\r\n"];
-    let head = [&head.concat(), framing.as_bytes(), b"\r\n"].concat();
-    if !send(client, &head).await {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nCache-Control: no-cache\r\nContent-Type: {kind}\r\n{framing}\r\n"
+    );
+    if !send(client, head.as_bytes()).await {
         return Close::ClientReset;
     }
     let mut scrubbers = lent.secrets.each_ref().map(|secret| Scrubber::new(secret, RUN));

@@ -137,10 +137,13 @@ impl Exchange<'_> {
             return Ended::Passed(answer::status(client, status, self.lent.host.as_str()).await);
         }
         let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-        if is_encoded(response.headers()) || !kind.starts_with(b"application/x-git-") {
+        let known = answer::KINDS.into_iter().find(|known| known.as_bytes() == kind);
+        let Some(kind) = known.filter(|_| !is_encoded(response.headers())) else {
             return self.refused(DenialCode::GitOnly, "it did not answer as a git server does");
-        }
-        Ended::Passed(answer::pass_on(client, response, self.lent, self.head.version).await)
+        };
+        Ended::Passed(
+            answer::pass_on(client, (kind, response.into_body()), self.lent, self.head.version).await,
+        )
     }
 
     fn broken(self, fault: &hyper::Error) -> Ended {

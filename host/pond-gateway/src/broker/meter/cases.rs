@@ -83,6 +83,35 @@ fn c122_c127_what_a_report_says_in_another_place_is_counted_too() {
         "candidatesTokenCount": 3, "totalTokenCount": 100}});
     let reading = read(Call::Generate { stream: false }, Shape::Document, more.to_string().as_bytes(), 9);
     assert_eq!((reading.usage.input, reading.usage.output), (57, 43));
+    // Thoughts that are in no count but the total.
+    for (call, [input, output]) in [
+        (Call::Chat, ["prompt_tokens", "completion_tokens"]),
+        (Call::Responses, ["input_tokens", "output_tokens"]),
+    ] {
+        let thought = json!({"usage": {input: 10, output: 1, "total_tokens": 7011}});
+        let reading = read(call, Shape::Document, thought.to_string().as_bytes(), 9);
+        assert_eq!((reading.usage.input, reading.usage.output), (10, 7001), "{call:?}");
+    }
+}
+
+#[test]
+fn c127_an_answer_that_counts_nothing_is_charged_as_reserved() {
+    let price = built_in("claude-sonnet-4-5").unwrap();
+    let reserved = Microcents(9_000_000);
+    let (nothing, some) = (
+        json!({"prompt_tokens": 0, "completion_tokens": 0}),
+        json!({"prompt_tokens": 9, "completion_tokens": 0}),
+    );
+    for usage in [&nothing, &some] {
+        let answer =
+            json!({"choices": [{"message": {"role": "assistant", "content": "text"}}], "usage": usage});
+        let reading = read(Call::Chat, Shape::Document, answer.to_string().as_bytes(), 9);
+        assert_eq!(reading.charge(&price, reserved, true), reserved, "{answer}");
+    }
+    // One that says nothing may cost nothing.
+    let silent = json!({"choices": [{"message": {"role": "assistant", "content": null}}], "usage": some});
+    let reading = read(Call::Chat, Shape::Document, silent.to_string().as_bytes(), 9);
+    assert_eq!(reading.charge(&price, reserved, true), price.cost(&Usage { input: 9, ..Usage::default() }));
 }
 
 #[test]

@@ -12,10 +12,28 @@ const MOST_TOKENS: u64 = 1_000_000_000;
 
 pub(super) fn read_document(call: Call, document: &Value, reading: &mut Reading) {
     match call {
-        Call::Messages => anthropic(&document["usage"], reading),
-        Call::Responses => openai(&document["usage"], ["input_tokens", "output_tokens"], reading),
-        Call::Chat => openai(&document["usage"], ["prompt_tokens", "completion_tokens"], reading),
-        Call::Generate { .. } => gemini(&document["usageMetadata"], reading),
+        Call::Messages => {
+            anthropic(&document["usage"], reading);
+            wrote(&document["content"], reading);
+        }
+        Call::Responses => {
+            openai(&document["usage"], ["input_tokens", "output_tokens"], reading);
+            for item in document["output"].as_array().into_iter().flatten() {
+                wrote_in(item, &["content", "arguments", "input"], reading);
+            }
+        }
+        Call::Chat => {
+            openai(&document["usage"], ["prompt_tokens", "completion_tokens"], reading);
+            for choice in document["choices"].as_array().into_iter().flatten() {
+                wrote_in(&choice["message"], &["content", "reasoning_content", "tool_calls"], reading);
+            }
+        }
+        Call::Generate { .. } => {
+            gemini(&document["usageMetadata"], reading);
+            for candidate in document["candidates"].as_array().into_iter().flatten() {
+                wrote(&candidate["content"]["parts"], reading);
+            }
+        }
         Call::CountMessages | Call::CountGenerate | Call::Models | Call::Count => {}
     }
 }
@@ -96,6 +114,7 @@ fn openai(usage: &Value, [input_field, output_field]: [&str; 2], reading: &mut R
     let details = &usage[input_field.replace("tokens", "tokens_details")];
     let cached = count(&details["cached_tokens"], reading).unwrap_or(0);
     let written = count(&details["cache_write_tokens"], reading).unwrap_or(0);
+    let total = count(&usage["total_tokens"], reading).unwrap_or(0);
     let all = input.unwrap_or(0);
     let cached = at_most(cached, all, reading);
     let written = at_most(written, all - cached, reading);
@@ -104,7 +123,8 @@ fn openai(usage: &Value, [input_field, output_field]: [&str; 2], reading: &mut R
         cache_read: cached,
         cache_write_5m: written,
         cache_write_1h: 0,
-        output: output.unwrap_or(0),
+        // What the total holds beyond the named counts was written by someone: some servers count a model's thoughts nowhere else.
+        output: output.unwrap_or(0).max(total.saturating_sub(all)),
     };
     note(&reported, input.is_some(), output.is_some(), reading);
 }
@@ -118,7 +138,6 @@ fn gemini(usage: &Value, reading: &mut Reading) {
     let total = count(&usage["totalTokenCount"], reading).unwrap_or(0);
     let all = prompt.unwrap_or(0).saturating_add(tools);
     let cached = at_most(cached, all, reading);
-    // What the total holds beyond the named counts was written by someone.
     let named = shown.unwrap_or(0).saturating_add(thought.unwrap_or(0));
     let reported = Usage {
         input: all - cached,
@@ -132,7 +151,10 @@ fn gemini(usage: &Value, reading: &mut Reading) {
 
 fn note(reported: &Usage, saw_input: bool, saw_output: bool, reading: &mut Reading) {
     reading.usage = reading.usage.at_least(reported);
-    reading.saw_input |= saw_input;
+    // A question of no tokens was not counted.
+    let Usage { input, cache_read, cache_write_5m, cache_write_1h, .. } = *reported;
+    reading.saw_input |=
+        saw_input && [input, cache_read, cache_write_5m, cache_write_1h].iter().any(|count| *count > 0);
     reading.saw_output |= saw_output;
 }
 
@@ -151,6 +173,10 @@ fn at_most(value: u64, most: u64, reading: &mut Reading) -> u64 {
 /// Counts the text in a piece of answer.
 fn wrote(value: &Value, reading: &mut Reading) {
     reading.output_bytes = reading.output_bytes.saturating_add(text_bytes(value));
+}
+
+fn wrote_in(value: &Value, keys: &[&str], reading: &mut Reading) {
+    keys.iter().for_each(|key| wrote(&value[*key], reading));
 }
 
 fn text_bytes(value: &Value) -> u64 {

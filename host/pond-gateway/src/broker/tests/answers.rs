@@ -172,6 +172,25 @@ async fn c124_a_stream_that_breaks_off_is_charged_and_not_ended_politely() {
     assert!(record.cost.0 > 0);
 }
 
+/// One candidate may be done while another is still written: only the end of the body ends it.
+#[tokio::test]
+async fn c124_a_candidate_s_end_is_not_the_end_of_a_stream() {
+    const STREAM: &str = "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse";
+    const BODY: &str = r#"{"contents":[],"generationConfig":{"maxOutputTokens":1000,"candidateCount":2}}"#;
+    const DONE: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\
+        \"usageMetadata\":{\"promptTokenCount\":4,\"candidatesTokenCount\":1}}\n\n";
+    let paid = |reply: Reply| async move {
+        let world = World::new(move |_| reply.clone()).await;
+        world.ask(2, STREAM, BODY).await;
+        let record = &world.records()[0];
+        (record.cost, record.estimated)
+    };
+    let (whole, estimated) = paid(sse_whole(&[DONE])).await;
+    assert!(!estimated && whole.0 > 0);
+    let (broken, estimated) = paid(Reply::Close(sse(&[DONE]))).await;
+    assert!(estimated && broken.0 > 100 * whole.0, "{broken:?} for {whole:?}");
+}
+
 #[tokio::test]
 async fn c125_the_report_the_client_did_not_ask_for_is_not_shown() {
     let chat = [

@@ -5,4 +5,5 @@ mod answers;
 mod money;
 mod requests;
 mod secrets;
+mod ways_out;
 mod world;
