@@ -62,6 +62,9 @@ fn served(root: &Path, request: &Request) -> Reply {
         let body = format!("001e# service=git-upload-pack\n{SECRET} {ENCODED}");
         return Reply::ok("application/x-git-upload-pack-advertisement", body);
     }
+    if request.target.starts_with("/team/typed.git") {
+        return Reply::ok("application/x-git-ghp_PlantedSecret0123456789abcdef", String::new());
+    }
     let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let mut backend = tool("git");
     backend.arg("http-backend").env_clear().env("PATH", "/usr/bin:/bin");
@@ -234,6 +237,10 @@ fn the_door_is_for_git_and_for_the_named_host_alone() {
         (
             format!("'{door}/{HOST}/team/moved.git/info/refs?service=git-upload-pack'"),
             "403 pond: host redirected git elsewhere",
+        ),
+        (
+            format!("'{door}/{HOST}/team/typed.git/info/refs?service=git-upload-pack'"),
+            "403 pond: only git passes here",
         ),
         (
             format!("'{door}/{HOST}/team/none.git/info/refs?service=git-upload-pack'"),

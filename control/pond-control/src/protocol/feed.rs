@@ -35,6 +35,7 @@ const MOST_OF_A_NEED: u32 = 64;
 const AHEAD: usize = 256;
 /// Told jobs from which on nobody waits for the next to be told at once.
 const BACKLOG: usize = 16;
+/// How long nobody looks then.
 const BREATH: Duration = Duration::from_millis(10);
 /// Orchestrators that read at once.
 const MOST_READERS: usize = 64;

@@ -52,15 +52,13 @@ pub(super) fn names_address(part: &Json<'_>) -> bool {
 
 /// Gemini: whether a body brings sound. Looks everywhere, as [`holds_media`] does.
 pub(super) fn holds_sound(node: &Json<'_>) -> bool {
-    let is_sound = |(key, value): &(std::borrow::Cow<'_, str>, Json<'_>)| {
-        let kind = ["mimeType", "mime_type"]
-            .into_iter()
-            .filter_map(|key| value.get(key)?.text())
-            .collect::<String>();
-        let kind = kind.to_ascii_lowercase();
-        matches!(&**key, "inlineData" | "inline_data") && SOUND.iter().any(|sound| kind.contains(sound))
+    let is_sound = |data: &Json<'_>| {
+        let mut kinds = ["mimeType", "mime_type"].into_iter().filter_map(|key| data.get(key)?.text());
+        kinds.any(|kind| SOUND.iter().any(|sound| kind.to_ascii_lowercase().contains(sound)))
     };
-    node.entries().iter().any(|entry| is_sound(entry) || holds_sound(&entry.1))
+    let mut data = ["inlineData", "inline_data"].into_iter().filter_map(|key| node.get(key));
+    data.any(is_sound)
+        || node.entries().iter().any(|(_, value)| holds_sound(value))
         || node.items().iter().any(holds_sound)
 }
 

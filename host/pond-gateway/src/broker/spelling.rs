@@ -42,7 +42,7 @@ const JUDGED: [&str; 50] = [
     "previous_response_id",
     "prompt",
     "provider",
-    "provideroptions",
+    "providerOptions",
     "route",
     "search_options",
     "search_parameters",
@@ -115,7 +115,7 @@ fn is_misspelled(part: &Json<'_>) -> bool {
 
 fn is_other_spelling(name: &str, judged: &[&str]) -> bool {
     let folded = name.to_uppercase().to_lowercase();
-    folded != name && judged.contains(&folded.as_str())
+    judged.iter().any(|known| *known != name && known.eq_ignore_ascii_case(&folded))
 }
 
 #[cfg(test)]

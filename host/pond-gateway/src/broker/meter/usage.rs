@@ -123,8 +123,7 @@ fn openai(usage: &Value, [input_field, output_field]: [&str; 2], reading: &mut R
         cache_read: cached,
         cache_write_5m: written,
         cache_write_1h: 0,
-        // What the total holds beyond the named counts was written by someone: some servers count a model's thoughts nowhere else.
-        output: output.unwrap_or(0).max(total.saturating_sub(all)),
+        output: written_by_someone(output.unwrap_or(0), total, all),
     };
     note(&reported, input.is_some(), output.is_some(), reading);
 }
@@ -144,9 +143,14 @@ fn gemini(usage: &Value, reading: &mut Reading) {
         cache_read: cached,
         cache_write_5m: 0,
         cache_write_1h: 0,
-        output: named.max(total.saturating_sub(all)),
+        output: written_by_someone(named, total, all),
     };
     note(&reported, prompt.is_some(), shown.is_some() || thought.is_some() || total > 0, reading);
+}
+
+/// The output: what is named as such, or what the total holds beyond the input. Some servers count a model's thoughts nowhere else.
+fn written_by_someone(named: u64, total: u64, input: u64) -> u64 {
+    named.max(total.saturating_sub(input))
 }
 
 fn note(reported: &Usage, saw_input: bool, saw_output: bool, reading: &mut Reading) {

@@ -154,7 +154,8 @@ const WAYS_OUT: &[(usize, &str, &str, &str)] = &[
     (1, "/v1/chat/completions", r#""fallbacks":["dear"]"#, "unpriced_option"),
     (1, "/v1/chat/completions", r#""mock_testing_fallbacks":true"#, "unpriced_option"),
     (1, "/v1/chat/completions", r#""extra_body":{"models":["dear"]}"#, "unpriced_option"),
-    (1, "/v1/chat/completions", r#""providerOptions":{}"#, "body_field"),
+    (1, "/v1/chat/completions", r#""providerOptions":{}"#, "unpriced_option"),
+    (1, "/v1/chat/completions", r#""provideroptions":{}"#, "body_field"),
     (
         1,
         "/v1/chat/completions",
