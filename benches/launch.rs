@@ -116,7 +116,7 @@ fn lasting(words: &[OsString]) -> Result<()> {
 enum Until {
     /// Everything inside is dead, its groups and its record are gone: the verdict stands.
     Ended,
-    /// Its disk is gone too, as after a collection.
+    /// Its disk and its mounts are gone too, as after a collection.
     Released,
 }
 

@@ -29,8 +29,11 @@ pub mod word {
     /// Besides `DISK`, and besides `STAGE`: the image has a filesystem already and comes without a template.
     pub const KEPT: u8 = 0x08;
     /// Let that child carry out a plan. Descriptors: the plan, the report socket, the checkout, the job's streams if the
-    /// plan gives it any, the lifeline, and the entries of its v1 control groups.
+    /// plan gives it any, and the lifeline.
     pub const LAUNCH: u8 = 0x20;
+    /// Said over the report socket to that child, which does nothing of the plan before: the limits of its control groups stand.
+    /// Descriptors: the entries of the v1 ones.
+    pub const ENTER: u8 = 0x60;
     /// Build a plan's storage and hang it up in a directory, for a container to bind. Descriptors: the plan, the report
     /// socket, the checkout, the directory, an image and its template.
     pub const STAGE: u8 = 0x30;

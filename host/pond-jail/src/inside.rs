@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
-use pond_wire::jail::{Duty, Identity, Report, Rlimits, RootEntry, Scratch, Start, Step};
+use pond_wire::jail::{Duty, Identity, Report, Rlimits, RootEntry, Scratch, Start, Step, word};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
 
@@ -84,7 +85,7 @@ fn enter(
 ) -> Result<Duties, Failure> {
     let plan = &order.plan;
     // 1. Inside its limits before anything else; on cgroup v2 it was born there.
-    enter_groups(&order.groups)?;
+    enter_groups(&hear(report, word::ENTER, Step::EnterCgroup)?)?;
     // 2. The host's devices that will be visible are opened with the identity this process was born with.
     let rest = standing.as_ref().map_or(Ok(plan.root.as_slice()), |standing| standing.rest(plan))?;
     let mut sources = root::open_sources(rest)?;
@@ -176,9 +177,9 @@ fn enter_groups(tasks: &[OwnedFd]) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn hear(parent: &OwnedFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {
+pub(crate) fn hear(from: impl AsFd, expected: u8, step: Step) -> Result<Vec<OwnedFd>, Failure> {
     let mut word = [0; 8];
-    let (length, descriptors) = pond_sys::socket::receive(parent, &mut word).at(step)?;
+    let (length, descriptors) = pond_sys::socket::receive(from, &mut word).at(step)?;
     match word.first() {
         Some(first) if length == 1 && *first == expected => Ok(descriptors),
         _ => Err(Failure { step, errno: Errno::CONNRESET }),
@@ -238,11 +239,17 @@ fn announce(
         Duty::Once => None,
         Duty::Serve => Some(storage::open_directory(rustix::fs::CWD, "/").at(Step::Announce)?),
     };
-    let both = [upper.as_fd(), view.as_fd()];
+    // Who reads the result lets go of the mounts with it; with the last process inside they would go before anybody hears of its end.
+    let mounts = own_mounts().at(Step::Announce)?;
+    let held = [upper.as_fd(), view.as_fd(), mounts.as_fd()];
     let terminal = terminal.map(|made| made.master.as_fd());
     let descriptors: Vec<_> =
-        both.into_iter().chain(terminal).chain(whole.as_ref().map(AsFd::as_fd)).collect();
+        held.into_iter().chain(terminal).chain(whole.as_ref().map(AsFd::as_fd)).collect();
     pond_sys::socket::send(report, &Report::Prepared.encode(), &descriptors).at(Step::Announce)
+}
+
+fn own_mounts() -> Result<OwnedFd, Errno> {
+    rustix::fs::open("/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn await_go(report: BorrowedFd<'_>) -> Result<(), Failure> {
@@ -274,4 +281,26 @@ pub(crate) fn set_rlimits(limits: &Rlimits) -> Result<(), Errno> {
         rustix::process::setrlimit(resource, Rlimit { current: limit, maximum: limit })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Nobody goes in who was not let in.
+    use super::*;
+
+    #[test]
+    fn only_the_word_itself_lets_a_child_in() {
+        let go = 1;
+        for said in [[go].as_slice(), &[word::LAUNCH], &[word::ENTER, word::ENTER]] {
+            let (ours, theirs) = pond_sys::socket::pair().unwrap();
+            pond_sys::socket::send(&ours, said, &[]).unwrap();
+            let refused = Failure { step: Step::EnterCgroup, errno: Errno::CONNRESET };
+            assert_eq!(hear(&theirs, word::ENTER, Step::EnterCgroup).unwrap_err(), refused, "{said:x?}");
+        }
+        let (ours, theirs) = pond_sys::socket::pair().unwrap();
+        pond_sys::socket::send(&ours, &[word::ENTER], &[theirs.as_fd()]).unwrap();
+        assert_eq!(hear(&theirs, word::ENTER, Step::EnterCgroup).unwrap().len(), 1);
+        drop(ours);
+        assert!(hear(&theirs, word::ENTER, Step::EnterCgroup).is_err(), "whoever should let it in is gone");
+    }
 }

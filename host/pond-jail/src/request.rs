@@ -73,8 +73,6 @@ pub(crate) struct Order {
     pub(crate) stdio: Option<[OwnedFd; 3]>,
     pub(crate) lifeline: OwnedFd,
     pub(crate) checkout: OwnedFd,
-    /// Entries of the job's v1 control groups, where its first process writes `0`.
-    pub(crate) groups: Vec<OwnedFd>,
 }
 
 /// What can be added to `PREPARE`.
@@ -142,7 +140,11 @@ pub(crate) fn order(plan: JailPlan, checkout: OwnedFd, rest: Vec<OwnedFd>) -> Re
         Console::Pipes => Some([next()?, next()?, next()?]),
         Console::Terminal { .. } => None,
     };
-    Ok(Order { plan, stdio, lifeline: next()?, checkout, groups: rest.collect() })
+    let lifeline = next()?;
+    match rest.next() {
+        None => Ok(Order { plan, stdio, lifeline, checkout }),
+        Some(_unnamed) => Err(REFUSED),
+    }
 }
 
 const REFUSED: Failure = Failure { step: Step::ReadPlan, errno: Errno::INVAL };

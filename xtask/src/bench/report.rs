@@ -112,7 +112,7 @@ fn launch(rows: &[Row]) -> String {
         There are two ways to launch, and both are held to the same goals. `pond run` starts everything anew, and its time \
         also has the reading of the settings, the collection of the result, its signature and its record in it. A resident \
         launcher is started once and asked again and again: its time is from the request to the verdict, when everything \
-        inside is dead and its control groups are gone (and with \"disk released\" also its disk). Between requests it makes \
+        inside is dead and its control groups are gone (and with \"disk released\" also its disk and its mounts). Between requests it makes \
         ready what the next job gets whatever it is, for one job and never for two; that costs a launch nothing only \
         where there is a pause between two, as there is between all contenders here (20 ms).\n\n\
         | contender | n | min | p50 | p95 | p99 | ÷ bubblewrap | ÷ runc | ÷ docker |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"

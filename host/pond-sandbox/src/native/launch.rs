@@ -53,6 +53,8 @@ pub enum LaunchFault {
     Scratch(#[from] ScratchFault),
     #[error(transparent)]
     Launcher(#[from] LauncherFault),
+    #[error("letting the job into its control groups")]
+    Enter(#[source] std::io::Error),
     #[error("making the job's pipes")]
     Pipes(#[source] std::io::Error),
     #[error("only root can mount a disk that outlives a stop; a sandbox that lasts needs one")]
@@ -244,7 +246,6 @@ impl Native {
     pub fn carry_on(&self, begun: Begun, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let Begun { birthplace, scratch, footing, range: own } = begun;
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
-        let group = self.cgroups.complete(birthplace, &self.bounds(limits))?;
         let replaced = job.checkout.without_credentials()?;
         let (places, range) = footing.map_or((None, None), |footing| (Some(footing.places), footing.range));
         let owner = owner(job.checkout);
@@ -278,10 +279,14 @@ impl Native {
             lifeline: pipes.lifeline.0.as_fd(),
             report: pipes.report.1.as_fd(),
             checkout: job.checkout.as_fd(),
-            cgroups: group.entry().v1,
         };
         self.launcher.launch(&plan, &with)?;
-        Ok(Running::new(pipes.keep(), group, range, job.duty))
+        let ends = pipes.keep();
+        // Made while the launcher makes the job's disk. The child waits for them, and ends if this process does.
+        let group = self.cgroups.complete(birthplace, &self.bounds(limits))?;
+        let running = Running::new(ends, group, range, job.duty);
+        running.let_in().map_err(LaunchFault::Enter)?;
+        Ok(running)
     }
 }
 

@@ -68,8 +68,6 @@ pub(super) struct Belongings<'a> {
     pub(super) lifeline: BorrowedFd<'a>,
     pub(super) report: BorrowedFd<'a>,
     pub(super) checkout: BorrowedFd<'a>,
-    /// Entries of v1 groups.
-    pub(super) cgroups: Vec<BorrowedFd<'a>>,
 }
 
 /// What storage is made from.
@@ -152,7 +150,6 @@ impl Launcher {
         let mut descriptors = vec![plan.as_fd(), with.report, with.checkout];
         descriptors.extend(&with.stdio);
         descriptors.push(with.lifeline);
-        descriptors.extend(&with.cgroups);
         self.packet(word::LAUNCH, &descriptors)
     }
 

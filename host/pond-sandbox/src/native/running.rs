@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use pond_wire::contained::WindowSize;
-use pond_wire::jail::{Duty, JOB_ID, Report, Step, Usage};
+use pond_wire::jail::{self, Duty, JOB_ID, Report, Step, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -274,9 +274,14 @@ impl Running {
                 if let Hold::Group(group) = &self.hold {
                     group.hold_disk(layer.as_fd())?;
                 }
+                // A container's are its engine's.
+                let mounts = match &self.hold {
+                    Hold::Group(_) => Some(descriptors.next().ok_or(RunningFault::NoView)?),
+                    Hold::Container(..) => None,
+                };
                 let (upper, third) = match self.duty {
-                    Duty::Once => (Upper::new(layer, view), &mut self.terminal),
-                    Duty::Serve => (Upper::kept(layer, view), &mut self.root),
+                    Duty::Once => (Upper::new(layer, view, mounts), &mut self.terminal),
+                    Duty::Serve => (Upper::kept(layer, view, mounts), &mut self.root),
                 };
                 self.upper = Some(upper.map_err(RunningFault::Disk)?);
                 *third = descriptors.next();
@@ -310,13 +315,21 @@ impl Running {
         matches!(self.ending, Some(Ending::NotLaunched { .. }))
     }
 
-    /// Lets a job begin that was launched to wait for it.
-    pub fn go(&self) -> Result<(), RunningFault> {
-        self.tell(&[word::GO]).map_err(RunningFault::Go)
+    /// Lets pid 1 into its groups, without which it does nothing.
+    pub(super) fn let_in(&self) -> std::io::Result<()> {
+        match &self.hold {
+            Hold::Group(group) => self.tell(&[jail::word::ENTER], &group.entry().v1),
+            Hold::Container(..) => Ok(()),
+        }
     }
 
-    fn tell(&self, words: &[u8]) -> std::io::Result<()> {
-        match pond_sys::socket::send(&self.report, words, &[]) {
+    /// Lets a job begin that was launched to wait for it.
+    pub fn go(&self) -> Result<(), RunningFault> {
+        self.tell(&[word::GO], &[]).map_err(RunningFault::Go)
+    }
+
+    fn tell(&self, words: &[u8], descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+        match pond_sys::socket::send(&self.report, words, descriptors) {
             // It has ended; its report says why.
             Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
@@ -333,7 +346,7 @@ impl Running {
             Hold::Container(..) => {
                 let size = WindowSize { rows: size.ws_row, columns: size.ws_col };
                 let words: Vec<u8> = [word::SIZE].into_iter().chain(size.encode()).collect();
-                self.tell(&words).map_err(RunningFault::Resize)
+                self.tell(&words, &[]).map_err(RunningFault::Resize)
             }
         }
     }
@@ -341,7 +354,7 @@ impl Running {
     /// Kills everything inside, at once. Killing what is already dead is no error.
     pub fn kill(&self) -> Result<(), RunningFault> {
         if let Hold::Container(_, Death::HandOver) = &self.hold {
-            return self.tell(&[word::STOP]).map_err(RunningFault::Kill);
+            return self.tell(&[word::STOP], &[]).map_err(RunningFault::Kill);
         }
         if let Some(init) = &self.init {
             match rustix::process::pidfd_send_signal(init, Signal::KILL) {

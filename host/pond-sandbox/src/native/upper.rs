@@ -19,6 +19,9 @@ pub struct Upper {
     device: Option<OwnedFd>,
     view: OwnedFd,
     layer: OwnedFd,
+    /// The job's mounts, which nobody is in any more. The kernel waits for every processor to take an overlay apart; here it does so
+    /// when this goes, and not between the end of the job and the word of it.
+    _mounts: Option<OwnedFd>,
     /// What is on the disk outlives this value, and the kernel is to write it back.
     is_kept: bool,
 }
@@ -34,13 +37,13 @@ impl Drop for Leaving {
 }
 
 impl Upper {
-    pub(super) fn new(layer: OwnedFd, view: OwnedFd) -> io::Result<Self> {
-        Ok(Self { device: device_below(&layer)?, view, layer, is_kept: false })
+    pub(super) fn new(layer: OwnedFd, view: OwnedFd, mounts: Option<OwnedFd>) -> io::Result<Self> {
+        Ok(Self { device: device_below(&layer)?, view, layer, _mounts: mounts, is_kept: false })
     }
 
     /// Of a disk that stays.
-    pub(super) fn kept(layer: OwnedFd, view: OwnedFd) -> io::Result<Self> {
-        let mut upper = Self::new(layer, view)?;
+    pub(super) fn kept(layer: OwnedFd, view: OwnedFd, mounts: Option<OwnedFd>) -> io::Result<Self> {
+        let mut upper = Self::new(layer, view, mounts)?;
         upper.is_kept = true;
         Ok(upper)
     }
@@ -54,11 +57,8 @@ impl Upper {
         self.device.as_ref().map_or(Ok(()), pond_sys::fd::writeback_fault)
     }
 
-    /// Lets go of it. That of an image takes the kernel as long as a run's last words take pond.
+    /// Lets go of it, which takes the kernel as long as a run's last words take pond.
     pub fn leave(self) -> Leaving {
-        if self.device.is_none() {
-            return Leaving(None);
-        }
         // Without a thread to be had it is dropped here, with the closure.
         Leaving(std::thread::Builder::new().spawn(move || drop(self)).ok())
     }
