@@ -59,7 +59,8 @@ impl Control {
         let watch = |errno: Errno| ControlFault::Watch(errno.into());
         rustix::io::ioctl_fionbio(&socket, true).map_err(watch)?;
         let outlet = rustix::io::fcntl_dupfd_cloexec(&socket, 3).map_err(watch)?;
-        Ok(Self { socket: watched(socket, Interest::READABLE)?, outlet })
+        let socket = watched(socket, Interest::READABLE).map_err(ControlFault::Watch)?;
+        Ok(Self { socket, outlet })
     }
 
     /// Talks until the host says that the job is over, or is gone.
@@ -160,7 +161,7 @@ impl Control {
 
     /// Waits until the host has taken something.
     async fn room(&self) -> Result<(), ControlFault> {
-        let outlet = watched(self.outlet.as_fd(), Interest::WRITABLE)?;
+        let outlet = watched(self.outlet.as_fd(), Interest::WRITABLE).map_err(ControlFault::Watch)?;
         outlet.writable().await.map(drop).map_err(ControlFault::Watch)
     }
 
@@ -216,8 +217,8 @@ async fn gather(events: &mut mpsc::Receiver<Told>, known: &mut Vec<Told>, sent: 
     deprecated,
     reason = "its successor is unsafe for descriptors that change; the type says that these do not"
 )]
-fn watched<T: AsFd + AsRawFd>(socket: T, interest: Interest) -> Result<AsyncFd<T>, ControlFault> {
-    AsyncFd::with_interest(socket, interest).map_err(ControlFault::Watch)
+pub(crate) fn watched<T: AsFd + AsRawFd>(socket: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(socket, interest)
 }
 
 /// As many events from the front as one packet holds, and how many those are.

@@ -29,6 +29,7 @@ mod proxy;
 mod relay;
 mod resolve;
 mod responder;
+mod second;
 mod serve;
 mod stance;
 mod start;
@@ -89,11 +90,11 @@ fn run() -> Result<(), Fault> {
 
 fn serve_at(socket: std::os::fd::OwnedFd) -> Result<(), Fault> {
     let start = start::receive_order(&socket)?;
-    lockdown::lock_down(start.order.identity)?;
+    let second = lockdown::lock_down(start.order.identity)?;
     let listeners = start::receive_doors(&socket)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::Runtime)?;
-    Ok(runtime.block_on(serve::serve(start, socket, listeners))?)
+    // Never taken down: the process ends at once, and neither thread's tunnels live longer than the other's.
+    let runtime = Box::leak(Box::new(second::runtime().map_err(Fault::Runtime)?));
+    Ok(runtime.block_on(serve::serve(start, socket, listeners, second))?)
 }
 
 /// Tells the host why there will be no service. A host that is gone does not need to know.

@@ -1,4 +1,4 @@
-//! What the gateway gives up before it reads the first byte of a job. Zone: host, one thread, no untrusted input yet.
+//! What the gateway gives up before it reads the first byte of a job. Zone: host, no untrusted input yet.
 //!
 //! Read `lock_down` and then `give_up` from top to bottom: they are the whole of it. Invariant: a layer that does not take ends the process; there
 //! is no lesser mode.
@@ -11,6 +11,9 @@ use pond_wire::gateway::Identity;
 use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use thiserror::Error;
+use tokio::runtime::Handle;
+
+use crate::second;
 
 /// The layer that is missing.
 #[derive(Debug, Error)]
@@ -31,15 +34,21 @@ pub(crate) enum LockdownFault {
     Capabilities(#[source] io::Error),
     #[error("hiding this process's memory")]
     Dumpable(#[source] io::Error),
+    #[error("starting the second thread")]
+    SecondThread(#[source] io::Error),
     #[error("installing the system-call filter")]
     Filter(#[source] io::Error),
 }
 
-/// Locks this process down, for good.
-pub(crate) fn lock_down(identity: Option<Identity>) -> Result<(), LockdownFault> {
+/// Locks this process down, for good; gives back its second thread.
+pub(crate) fn lock_down(identity: Option<Identity>) -> Result<Handle, LockdownFault> {
     give_up(identity)?;
+    // A thread is born with what its parent has given up, and has not: hence after it. No thread can be made later.
+    let second = second::start().map_err(LockdownFault::SecondThread)?;
     // Sockets, memory and time. Last, because it forbids all of the above.
-    seccomp::install(&seccomp::compile(Profile::Gateway)).map_err(LockdownFault::Filter)
+    let filter = seccomp::compile(Profile::Gateway);
+    seccomp::install_on_every_thread(&filter).map_err(LockdownFault::Filter)?;
+    Ok(second)
 }
 
 fn give_up(identity: Option<Identity>) -> Result<(), LockdownFault> {

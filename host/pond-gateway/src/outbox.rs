@@ -45,15 +45,11 @@ pub(crate) enum Urgency {
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// The last event's number.
-    number: u64,
+    /// The last event's number. Held until that event is in the queue: both threads put events there, and the host takes the
+    /// first that it hears for the first that is written.
+    number: Mutex<u64>,
     /// The lowest comes first: a gateway with little on its way touches little memory.
-    free: Vec<usize>,
+    free: Mutex<Vec<usize>>,
 }
 
 #[derive(Debug)]
@@ -69,16 +65,12 @@ impl Outbox {
 
     /// Puts an event into the queue, if there is a place.
     pub(crate) fn try_put(&self, event: &Event) -> Result<(), Gone> {
-        let place = self.queue.try_reserve().map_err(|_| Gone)?;
-        place.send(self.journal.told(event)?);
-        Ok(())
+        self.journal.pass_on(event, self.queue.try_reserve().map_err(|_| Gone)?)
     }
 
     /// Waits for a place.
     pub(crate) async fn put(&self, event: &Event) -> Result<(), Gone> {
-        let place = self.queue.reserve().await.map_err(|_| Gone)?;
-        place.send(self.journal.told(event)?);
-        Ok(())
+        self.journal.pass_on(event, self.queue.reserve().await.map_err(|_| Gone)?)
     }
 }
 
@@ -98,13 +90,12 @@ fn line(event: &Event) -> Result<Vec<u8>, serde_json::Error> {
 impl Journal {
     fn new(file: File) -> Arc<Self> {
         let free = (0..journal::SLOTS).rev().collect();
-        Arc::new(Self { file, state: Mutex::new(State { number: 0, free }) })
+        Arc::new(Self { file, number: Mutex::new(0), free: Mutex::new(free) })
     }
 
-    /// Writes an event down, for as long as it is on its way.
-    fn told(self: &Arc<Self>, event: &Event) -> Result<Told, Gone> {
+    /// Writes an event down, for as long as it is on its way, and sends it.
+    fn pass_on(self: &Arc<Self>, event: &Event, place: mpsc::Permit<'_, Told>) -> Result<(), Gone> {
         let line = line(event).map_err(|_| Gone)?;
-        let slot = self.write(&line).ok_or(Gone)?;
         let urgency = match event {
             Event::Closed(_) => Urgency::InCompany,
             Event::Opened(_) => Urgency::Soon,
@@ -122,29 +113,28 @@ impl Journal {
             | Event::ModelTotals(_)
             | Event::Summary(_) => Urgency::AtOnce,
         };
-        Ok(Told { line, urgency, _slot: Some(slot) })
-    }
-
-    fn write(self: &Arc<Self>, line: &[u8]) -> Option<Slot> {
-        let (number, at) = {
-            let mut state = self.state();
-            (state.number + 1, state.free.pop()?)
-        };
+        let at = held(&self.free).pop().ok_or(Gone)?;
         let slot = Slot { journal: Arc::clone(self), at };
-        let place = u64::try_from(at.checked_mul(journal::SLOT_BYTES)?).ok()?;
-        self.file.write_all_at(&journal::entry(number, line)?, place).ok()?;
+        let mut last = held(&self.number);
+        self.write(at, *last + 1, &line).ok_or(Gone)?;
         // Only what is written is numbered: the host counts what it hears.
-        self.state().number = number;
-        Some(slot)
+        *last += 1;
+        place.send(Told { line, urgency, _slot: Some(slot) });
+        Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self, at: usize, number: u64, line: &[u8]) -> Option<()> {
+        let place = u64::try_from(at.checked_mul(journal::SLOT_BYTES)?).ok()?;
+        self.file.write_all_at(&journal::entry(number, line)?, place).ok()
     }
+}
+
+fn held<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.journal.state().free.push(self.at);
+        held(&self.journal.free).push(self.at);
     }
 }

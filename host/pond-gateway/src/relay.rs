@@ -1,7 +1,7 @@
 //! Bytes between two sockets, both ways, until one of many ends. Zone: host; the bytes are opaque and belong to the job and
 //! the far side.
 //!
-//! Invariants: at most 256 KiB are held per direction, and nothing while it is quiet; every byte is counted before it is
+//! Invariants: at most 256 KiB are held per direction, and nothing while it is quiet; every byte is claimed before it is
 //! read; whichever way it ends, both sockets are closed by their owner and the reason is known.
 
 mod counted;
@@ -63,8 +63,9 @@ pub(crate) async fn relay(
 /// What the client has sent already, counted as everything else is.
 async fn send_first(upstream: &TcpStream, flow: Flow<'_>, mut first: &[u8]) -> Result<(), Close> {
     while !first.is_empty() {
-        let (now, later) = first.split_at(flow.allowance(first.len()).await?);
-        flow.add(now.len());
+        let claim = flow.claim(first.len()).await?;
+        let (now, later) = first.split_at(claim.size());
+        flow.moves(claim, now.len());
         write_all(upstream, now).await.map_err(|_| flow.sink_lost())?;
         first = later;
     }
@@ -138,7 +139,8 @@ enum Source {
 /// Moves what has arrived, but no more than one turn's worth.
 async fn copy(from: &TcpStream, to: &TcpStream, flow: Flow<'_>, buffer: &mut [u8]) -> Result<Source, Close> {
     for _ in 0..TURN {
-        let allowed = flow.allowance(buffer.len()).await?;
+        let claim = flow.claim(buffer.len()).await?;
+        let allowed = claim.size();
         let part = buffer.get_mut(..allowed).ok_or(Close::TunnelBytes)?;
         let count = match read(from, part) {
             Ok(0) => return Ok(Source::Ended),
@@ -146,7 +148,7 @@ async fn copy(from: &TcpStream, to: &TcpStream, flow: Flow<'_>, buffer: &mut [u8
             Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => return Ok(Source::Quiet),
             Err(_) => return Err(flow.source_lost()),
         };
-        flow.add(count);
+        flow.moves(claim, count);
         write_all(to, part.get(..count).unwrap_or_default()).await.map_err(|_| flow.sink_lost())?;
         if count < allowed {
             return Ok(Source::Quiet);

@@ -1,24 +1,29 @@
-//! The doors, open: one task per listener, one per connection, all on one thread. Zone: host.
+//! The doors, open: one task per listener and one per connection. Zone: host. Tunnels are served on two threads, all else on the
+//! first, which accepts everything.
 //!
 //! Invariants: a listener outlives every failure to accept; connections are bounded in number, so a job cannot fill this
 //! process with silence; the host hears `serving` only when every door is being watched.
 
 use std::io;
-use std::net::{TcpListener as StdTcpListener, UdpSocket as StdUdpSocket};
+use std::net::UdpSocket as StdUdpSocket;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pond_wire::gateway::{Door, Event};
+use rustix::net::SocketFlags;
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::aliases::Aliases;
 use crate::broker::BrokerFault;
 use crate::client::Client;
-use crate::control::{Control, ControlFault, QUEUE};
+use crate::control::{Control, ControlFault, QUEUE, watched};
 use crate::dial::OwnAddresses;
 use crate::gateway::Gateway;
 use crate::git::{self, LentFault};
@@ -27,6 +32,7 @@ use crate::names::Names;
 use crate::outbox::Outbox;
 use crate::passage::{Passage, tune};
 use crate::relay::Pool;
+use crate::second::Threads;
 use crate::start::Start;
 use crate::tunnels::Tunnels;
 use crate::{anywhere, front, models, proxy, responder};
@@ -57,6 +63,7 @@ pub(crate) async fn serve(
     start: Start,
     socket: OwnedFd,
     listeners: Vec<(Door, OwnedFd)>,
+    second: Handle,
 ) -> Result<(), ServeFault> {
     let (queue, events) = mpsc::channel(QUEUE);
     let gateway = Arc::new(Gateway {
@@ -78,33 +85,42 @@ pub(crate) async fn serve(
         models::install(&gateway, order, start.keys)?;
     }
     let control = Control::new(socket)?;
+    let threads = Threads::new(second);
     for (door, listener) in listeners {
-        open(&gateway, seats, door, listener).map_err(|source| ServeFault::Door { door, source })?;
+        open(&gateway, &threads, seats, door, listener).map_err(|source| ServeFault::Door { door, source })?;
     }
     control.send(Event::Serving).await?;
     Ok(control.run(&gateway, events).await?)
 }
 
-fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> io::Result<()> {
-    let gateway = Arc::clone(gateway);
+fn open(
+    gateway: &Arc<Gateway>,
+    threads: &Threads,
+    seats: usize,
+    door: Door,
+    listener: OwnedFd,
+) -> io::Result<()> {
+    let (gateway, threads) = (Arc::clone(gateway), threads.clone());
+    let share = |seats| Host { gateway: Arc::clone(&gateway), threads: threads.clone(), seats, spread: true };
+    let keep = |seats| Host { spread: false, ..share(seats) };
     match door {
         Door::Proxy => {
-            tokio::spawn(accept(gateway, seats, tcp(listener)?, |gateway, stream| {
+            tokio::spawn(accept(share(seats), tcp(listener)?, |gateway, stream| {
                 carried(Box::pin(proxy::open(gateway, stream)))
             }));
         }
         Door::Tls => {
-            tokio::spawn(accept(gateway, seats, tcp(listener)?, |gateway, stream| {
+            tokio::spawn(accept(share(seats), tcp(listener)?, |gateway, stream| {
                 carried(Box::pin(front::open(gateway, stream)))
             }));
         }
         Door::Any => {
-            tokio::spawn(accept(gateway, seats, tcp(listener)?, |gateway, stream| {
+            tokio::spawn(accept(share(seats), tcp(listener)?, |gateway, stream| {
                 carried(Box::pin(anywhere::open(gateway, stream)))
             }));
         }
         Door::DnsTcp => {
-            tokio::spawn(accept(gateway, seats, tcp(listener)?, responder::serve_tcp));
+            tokio::spawn(accept(keep(seats), tcp(listener)?, responder::serve_tcp));
         }
         Door::DnsUdp => {
             let socket = StdUdpSocket::from(listener);
@@ -112,41 +128,53 @@ fn open(gateway: &Arc<Gateway>, seats: usize, door: Door, listener: OwnedFd) -> 
             tokio::spawn(responder::serve_udp(gateway, UdpSocket::from_std(socket)?));
         }
         Door::Git => {
-            tokio::spawn(accept(gateway, BROKER_SEATS, tcp(listener)?, git::serve));
+            tokio::spawn(accept(keep(BROKER_SEATS), tcp(listener)?, git::serve));
         }
         Door::Broker => {
-            tokio::spawn(accept(gateway, BROKER_SEATS, tcp(listener)?, models::serve));
+            tokio::spawn(accept(keep(BROKER_SEATS), tcp(listener)?, models::serve));
         }
     }
     Ok(())
 }
 
-fn tcp(listener: OwnedFd) -> io::Result<TcpListener> {
-    let listener = StdTcpListener::from(listener);
-    listener.set_nonblocking(true)?;
+fn tcp(listener: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    rustix::io::ioctl_fionbio(&listener, true)?;
     tune(&listener)?;
-    TcpListener::from_std(listener)
+    watched(listener, Interest::READABLE)
+}
+
+/// Who receives the connections of a door.
+struct Host {
+    gateway: Arc<Gateway>,
+    threads: Threads,
+    seats: usize,
+    /// Whether they are served on both threads.
+    spread: bool,
 }
 
 /// Accepts for as long as the process lives.
 async fn accept<F>(
-    gateway: Arc<Gateway>,
-    seats: usize,
-    listener: TcpListener,
-    serve: impl Fn(Arc<Gateway>, TcpStream) -> F,
+    host: Host,
+    listener: AsyncFd<OwnedFd>,
+    serve: impl Fn(Arc<Gateway>, TcpStream) -> F + Copy + Send + 'static,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let seats = Arc::new(Semaphore::new(seats));
+    let seats = Arc::new(Semaphore::new(host.seats));
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // In a box: what a task is made from, it has room for twice.
-                let connection = Box::pin(serve(Arc::clone(&gateway), stream));
-                tokio::spawn(async move {
-                    connection.await;
+        let next = |listener: &OwnedFd| Ok(rustix::net::accept_with(listener, flags)?);
+        match listener.async_io(Interest::READABLE, next).await {
+            Ok(accepted) => {
+                let gateway = Arc::clone(&host.gateway);
+                let connection = async move {
+                    // Watched by the runtime that serves it, and in a box: what a task is made from, it has room for twice.
+                    if let Ok(stream) = TcpStream::from_std(accepted.into()) {
+                        Box::pin(serve(gateway, stream)).await;
+                    }
                     drop(seat);
-                });
+                };
+                if host.spread { host.threads.share(connection) } else { host.threads.keep(connection) }
             }
             // EMFILE and ENFILE pass; a connection that was reset in the queue is no news at all.
             Err(_) => tokio::time::sleep(BACK_OFF).await,

@@ -1,6 +1,7 @@
-//! How many tunnels a job has open and how many bytes it has moved. Zone: host. Invariants: a slot is given back exactly
-//! once, by its guard, however the tunnel ends; what is lent is never taken back, and who finds nothing left of it waits for an
-//! answer, which is asked for once for all who wait.
+//! How many tunnels a job has open and how many bytes it has moved, counted by both threads at once. Zone: host. Invariants: a
+//! slot is given back exactly once, by its guard, however the tunnel ends; no byte is moved that was not claimed before, in one
+//! atomic step, so that nobody takes what another has taken; what is lent is never taken back, and who finds nothing left of
+//! it waits for an answer, which is asked for once for all who wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -15,7 +16,16 @@ pub(crate) struct Tunnels {
     open: AtomicU32,
     opened: AtomicU64,
     moved: AtomicU64,
+    /// What was moved, and what somebody is about to move.
+    claimed: AtomicU64,
     loan: Option<Loan>,
+}
+
+/// Leave to move so many bytes. It is held for one system call; what was not moved by then is anybody's again.
+#[derive(Debug)]
+pub(crate) struct Claim<'t> {
+    tunnels: &'t Tunnels,
+    bytes: u64,
 }
 
 /// Bytes that are lent, and more of them to be had.
@@ -37,13 +47,19 @@ pub(crate) struct Slot {
 
 impl Tunnels {
     pub(crate) fn new(caps: Caps) -> Arc<Self> {
-        let (open, opened, moved) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let loan = caps.lent_bytes.map(|lent| Loan {
             lent: watch::Sender::new(lent),
             asked: AtomicBool::new(false),
             ask: Notify::new(),
         });
-        Arc::new(Self { caps, open, opened, moved, loan })
+        Arc::new(Self {
+            caps,
+            open: AtomicU32::new(0),
+            opened: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            claimed: AtomicU64::new(0),
+            loan,
+        })
     }
 
     pub(crate) fn caps(&self) -> &Caps {
@@ -61,10 +77,38 @@ impl Tunnels {
         Some(Slot { tunnels: Arc::clone(self), number: self.opened.fetch_add(1, Ordering::Relaxed) })
     }
 
-    /// What all tunnels together may still move.
-    pub(crate) fn bytes_left(&self) -> u64 {
+    /// What all tunnels together may move by now.
+    fn most(&self) -> u64 {
         let lent = self.loan.as_ref().map_or(u64::MAX, |loan| *loan.lent.borrow());
-        self.caps.total_bytes.min(lent).saturating_sub(self.moved())
+        self.caps.total_bytes.min(lent)
+    }
+
+    /// What they have not moved of it. Others may be about to: only a claim is leave.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.most().saturating_sub(self.moved())
+    }
+
+    /// Leave to move at most `wanted` bytes, if any are left that nobody claims.
+    pub(crate) fn claim_now(&self, wanted: u64) -> Option<Claim<'_>> {
+        let most = self.most();
+        let granted = |claimed: u64| Some(most.saturating_sub(claimed)).filter(|left| *left > 0).map(|left| left.min(wanted));
+        let more = |claimed: u64| granted(claimed).map(|bytes| claimed + bytes);
+        let before = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        granted(before).map(|bytes| Claim { tunnels: self, bytes })
+    }
+
+    /// The same, once nobody can be asked for more; `None` then.
+    pub(crate) async fn claim_bytes(&self, wanted: u64) -> Option<Claim<'_>> {
+        loop {
+            if let Some(claim) = self.claim_now(wanted) {
+                return Some(claim);
+            }
+            if self.room().await == 0 {
+                return None;
+            }
+            // The other thread has claimed the last bytes and will know in a moment how many of them it moves.
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(crate) fn moved(&self) -> u64 {
@@ -108,8 +152,40 @@ impl Tunnels {
         loan.lent.send_modify(|lent| *lent = total.max(*lent));
     }
 
-    pub(crate) fn add_moved(&self, bytes: u64) {
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
+}
+
+impl Claim<'_> {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The same, as lengths are counted. None was asked for that is longer.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Gives back what is more than `most`.
+    pub(crate) fn at_most(mut self, most: u64) -> Self {
+        self.keep(self.bytes.min(most));
+        self
+    }
+
+    /// So many of them were moved.
+    pub(crate) fn moved(mut self, bytes: u64) {
+        self.tunnels.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.keep(bytes);
+        self.bytes = 0;
+    }
+
+    fn keep(&mut self, bytes: u64) {
+        self.tunnels.claimed.fetch_sub(self.bytes.saturating_sub(bytes), Ordering::Relaxed);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.keep(0);
     }
 }
 
@@ -174,10 +250,63 @@ mod tests {
     fn c80_bytes_are_shared_by_all_tunnels() {
         let tunnels = Tunnels::new(caps(2));
         assert_eq!(tunnels.bytes_left(), 15);
-        tunnels.add_moved(14);
-        assert_eq!(tunnels.bytes_left(), 1);
-        tunnels.add_moved(2);
-        assert_eq!(tunnels.bytes_left(), 0);
+        let claim = tunnels.claim_now(20).unwrap();
+        assert_eq!((claim.bytes(), tunnels.bytes_left(), tunnels.claim_now(1).is_none()), (15, 15, true));
+        claim.moved(12);
+        assert_eq!(tunnels.bytes_left(), 3);
+        drop(tunnels.claim_now(3));
+        let claim = tunnels.claim_now(20).map(|claim| claim.at_most(2)).unwrap();
+        assert_eq!((claim.bytes(), tunnels.claim_now(20).map(|rest| rest.bytes())), (2, Some(1)));
+        claim.moved(2);
+        tunnels.claim_now(20).unwrap().moved(1);
+        assert_eq!((tunnels.moved(), tunnels.bytes_left(), tunnels.claim_now(0).is_none()), (15, 0, true));
+    }
+
+    /// Threads that move a few bytes each time, fewer than they claimed, as a socket gives them.
+    #[test]
+    fn threads_at_the_edge_of_an_allowance_move_all_of_it_and_not_a_byte_more() {
+        const TOTAL: u64 = 100_003;
+        let tunnels = Tunnels::new(Caps { total_bytes: TOTAL, ..caps(2) });
+        let mover = |wanted: u64| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let mut moved = 0;
+                while let Some(claim) = tunnels.claim_bytes(wanted).await {
+                    let part = claim.bytes().div_ceil(2);
+                    std::thread::yield_now();
+                    claim.moved(part);
+                    moved += part;
+                }
+                moved
+            })
+        };
+        let moved: Vec<u64> = std::thread::scope(|scope| {
+            let movers = [7, 64, 1000, 50_000].map(|wanted| scope.spawn(move || mover(wanted)));
+            movers.map(|mover| mover.join().unwrap()).into()
+        });
+        assert_eq!((moved.iter().sum::<u64>(), tunnels.moved(), tunnels.bytes_left()), (TOTAL, TOTAL, 0));
+    }
+
+    #[test]
+    fn threads_at_the_cap_never_hold_more_slots_than_there_are_and_no_number_twice() {
+        let tunnels = Tunnels::new(caps(3));
+        let opener = || {
+            let mut numbers = Vec::new();
+            for _ in 0..5_000 {
+                let slot = tunnels.claim();
+                assert!(tunnels.open() <= 3);
+                numbers.extend(slot.as_ref().map(Slot::number));
+                std::thread::yield_now();
+            }
+            numbers
+        };
+        let mut numbers: Vec<u64> = std::thread::scope(|scope| {
+            let openers = [(); 4].map(|()| scope.spawn(opener));
+            openers.map(|opener| opener.join().unwrap()).concat()
+        });
+        numbers.sort_unstable();
+        let expected: Vec<u64> = (0..u64::try_from(numbers.len()).unwrap()).collect();
+        assert_eq!((numbers, tunnels.open()), (expected, 0));
     }
 
     #[tokio::test]
@@ -194,8 +323,9 @@ mod tests {
         };
         // Both wait for the first answer; who comes too late for it asks again, and is told no.
         let mover = || async {
-            let left = tunnels.room().await;
-            tunnels.add_moved(left);
+            let Some(claim) = tunnels.claim_bytes(u64::MAX).await else { return 0 };
+            let left = claim.bytes();
+            claim.moved(left);
             left
         };
         let (one, two, asked) = tokio::join!(mover(), mover(), lender);
@@ -206,7 +336,7 @@ mod tests {
         tunnels.lend(u64::MAX);
         tunnels.lend(1);
         assert_eq!(tunnels.room().await, 11);
-        tunnels.add_moved(11);
+        tunnels.claim_now(11).unwrap().moved(11);
         assert_eq!(tunnels.room().await, 0, "nobody is asked any more");
     }
 }

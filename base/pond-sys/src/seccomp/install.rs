@@ -1,6 +1,7 @@
 //! Hands a compiled filter to the kernel.
 //!
-//! Zone: runs between fork and exec in a single-threaded process, so it neither allocates nor locks.
+//! Zone: runs between fork and exec in a single-threaded process, so it neither allocates nor locks; or in a process whose
+//! threads all have to be held.
 //! Invariant: the filter either holds from the moment this returns `Ok`, or the caller learns why not.
 
 use std::io;
@@ -14,13 +15,27 @@ const _: () = assert!(
 
 /// Installs `filter` on the calling thread, for good. The caller has set `no_new_privs`, or the kernel refuses.
 pub fn install(filter: &Filter) -> io::Result<()> {
+    // No flags: speculation mitigations stay on for hostile code.
+    seccomp(filter, 0)
+}
+
+/// Installs `filter` on every thread of this process, for good, or on none.
+pub fn install_on_every_thread(filter: &Filter) -> io::Result<()> {
+    seccomp(filter, libc::SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+fn seccomp(filter: &Filter, flags: libc::c_ulong) -> io::Result<()> {
     let instructions = filter.instructions();
     let len = u16::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: instructions.as_ptr().cast_mut().cast() };
-    // No flags: speculation mitigations stay on for hostile code.
     // SAFETY: `program` names exactly `len` initialised instructions of `sock_filter`'s layout (asserted above), borrowed
     // from `filter` until after the call; the kernel only reads them, and copies them before it returns.
     let status =
-        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0u32, &raw const program) };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+    match status {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        // The thread that has filters of its own.
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    }
 }

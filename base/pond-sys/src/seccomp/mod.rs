@@ -27,7 +27,7 @@ mod tests;
 pub use compile::{Filter, Instruction, compile};
 pub use decision::Verdict;
 pub use export::{Allowance, Condition, allowances};
-pub use install::install;
+pub use install::{install, install_on_every_thread};
 pub use table::always_refused;
 
 /// Who the filter is for.

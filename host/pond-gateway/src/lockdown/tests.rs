@@ -14,8 +14,10 @@ const PROBE: &str = "POND_TEST_PROBE";
 const FREE: &str = "POND_TEST_FREE";
 const IDENTITY: Identity = Identity { uid: 54321, gid: 54321 };
 /// What a probe exits with: the forbidden thing worked, or was refused.
-const WORKED: i32 = 40;
-const REFUSED: i32 = 41;
+const WORKED: u8 = 40;
+const REFUSED: u8 = 41;
+/// Before what is tried on the second thread.
+const SECOND: &str = "second ";
 const SIGSYS: i32 = 31;
 
 /// Not a test: what the child below runs.
@@ -23,11 +25,27 @@ const SIGSYS: i32 = 31;
 fn probe() {
     let Ok(what) = std::env::var(PROBE) else { return };
     // The filter would refuse a file before Landlock is asked, so Landlock is also seen without it.
-    let lock = if what == "landlock" { give_up } else { lock_down };
-    if std::env::var_os(FREE).is_none() && lock(Some(IDENTITY)).is_err() {
-        std::process::exit(1);
+    let second = match (std::env::var_os(FREE), what.as_str()) {
+        (None, "landlock") => give_up(Some(IDENTITY)).map(|()| None),
+        (None, _) => lock_down(Some(IDENTITY)).map(Some),
+        (Some(_), _) => second::start().map(Some).map_err(LockdownFault::SecondThread),
+    };
+    let Ok(second) = second else { std::process::exit(1) };
+    let end = |worked| pond_sys::process::exit_now(if worked { WORKED } else { REFUSED });
+    match (what.strip_prefix(SECOND), second) {
+        (Some(what), Some(second)) => {
+            let what = what.to_owned();
+            second.spawn(async move { end(attempt(&what)) });
+            loop {
+                std::thread::park();
+            }
+        }
+        _ => end(attempt(&what)),
     }
-    let worked = match what.as_str() {
+}
+
+fn attempt(what: &str) -> bool {
+    match what {
         "file" | "landlock" => std::fs::File::open("/etc/passwd").is_ok(),
         "program" => Command::new("/bin/true").status().is_ok(),
         "unix" => std::os::unix::net::UnixDatagram::unbound().is_ok(),
@@ -43,9 +61,9 @@ fn probe() {
         "kill" => {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::CONT).is_ok()
         }
+        "thread" => std::thread::Builder::new().spawn(|| ()).is_ok(),
         other => panic!("{other}"),
-    };
-    pond_sys::process::exit_now(u8::try_from(if worked { WORKED } else { REFUSED }).unwrap());
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -63,7 +81,7 @@ fn run(what: &str, locked: bool) -> Ending {
         child.env(FREE, "1");
     }
     let status = child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-    match (status.code(), status.signal()) {
+    match (status.code().map(|code| u8::try_from(code).unwrap()), status.signal()) {
         (Some(WORKED), _) => Ending::Worked,
         (Some(REFUSED), _) => Ending::Refused,
         (_, Some(SIGSYS)) => Ending::Killed,
@@ -83,6 +101,13 @@ fn locked_down_nothing_but_sockets_works() {
         ("port", Ending::Refused),
         ("listen", Ending::Killed),
         ("kill", Ending::Killed),
+        ("thread", Ending::Killed),
+        ("second file", Ending::Refused),
+        ("second program", Ending::Killed),
+        ("second unix", Ending::Refused),
+        ("second inet", Ending::Worked),
+        ("second port", Ending::Refused),
+        ("second kill", Ending::Killed),
     ];
     for (what, ending) in table {
         assert_eq!(run(what, true), ending, "{what}");

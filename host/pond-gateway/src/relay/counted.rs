@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::meter::{Flow, Meter, Side};
+use crate::tunnels::Claim;
 
 /// A connection whose bytes are a tunnel's. One whose tunnel may move no more is broken.
 #[derive(Debug)]
@@ -23,10 +24,15 @@ impl<'p> Counted<'p> {
         Self { stream, meter }
     }
 
-    fn room(&self, wanted: usize) -> io::Result<usize> {
-        match self.meter.room_now() {
-            Err(_) => Err(io::ErrorKind::QuotaExceeded.into()),
-            Ok(room) => Ok(usize::try_from(room).unwrap_or(usize::MAX).min(wanted)),
+    /// Leave to move some of `wanted`. While the other thread claims all that is left, it is asked for again.
+    fn claim(&self, context: &Context<'_>, wanted: usize) -> Poll<io::Result<Claim<'p>>> {
+        match self.meter.claim_now(wanted) {
+            Ok(Some(claim)) => Poll::Ready(Ok(claim)),
+            Ok(None) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(_) => Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into())),
         }
     }
 }
@@ -37,15 +43,15 @@ impl AsyncRead for Counted<'_> {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let room = self.room(into.remaining())?;
+        let claim = ready!(self.claim(context, into.remaining()))?;
         loop {
             ready!(self.stream.poll_read_ready(context))?;
-            match self.stream.try_read(into.initialize_unfilled_to(room)) {
+            match self.stream.try_read(into.initialize_unfilled_to(claim.size())) {
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {}
                 Err(fault) => return Poll::Ready(Err(fault)),
                 Ok(count) => {
                     into.advance(count);
-                    Flow::new(self.meter, Side::Upstream).add(count);
+                    Flow::new(self.meter, Side::Upstream).moves(claim, count);
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -55,14 +61,14 @@ impl AsyncRead for Counted<'_> {
 
 impl AsyncWrite for Counted<'_> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let room = self.room(bytes.len())?;
+        let claim = ready!(self.claim(context, bytes.len()))?;
         loop {
             ready!(self.stream.poll_write_ready(context))?;
-            match self.stream.try_write(bytes.get(..room).unwrap_or_default()) {
+            match self.stream.try_write(bytes.get(..claim.size()).unwrap_or_default()) {
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {}
                 Err(fault) => return Poll::Ready(Err(fault)),
                 Ok(count) => {
-                    Flow::new(self.meter, Side::Client).add(count);
+                    Flow::new(self.meter, Side::Client).moves(claim, count);
                     return Poll::Ready(Ok(count));
                 }
             }

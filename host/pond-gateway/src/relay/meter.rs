@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pond_wire::gateway::Close;
 
-use crate::tunnels::Tunnels;
+use crate::tunnels::{Claim, Tunnels};
 
 /// The counters of one tunnel.
 #[derive(Debug)]
@@ -57,16 +57,27 @@ impl Meter {
         Moved { up: self.up.load(Ordering::Relaxed), down: self.down.load(Ordering::Relaxed) }
     }
 
-    /// What it may still move, where nobody is asked for more.
-    pub(crate) fn room_now(&self) -> Result<u64, Close> {
+    /// What this tunnel may still move, as far as itself is concerned.
+    fn tunnel_left(&self) -> Result<u64, Close> {
         let Moved { up, down } = self.moved();
         match self.tunnels.caps().tunnel_bytes.saturating_sub(up.saturating_add(down)) {
             0 => Err(Close::TunnelBytes),
-            tunnel => match self.tunnels.bytes_left() {
-                0 => Err(Close::TotalBytes),
-                total => Ok(tunnel.min(total)),
-            },
+            left => Ok(left),
         }
+    }
+
+    /// What it may still move, where nobody is asked for more.
+    pub(crate) fn room_now(&self) -> Result<u64, Close> {
+        match (self.tunnel_left()?, self.tunnels.bytes_left()) {
+            (_, 0) => Err(Close::TotalBytes),
+            (tunnel, total) => Ok(tunnel.min(total)),
+        }
+    }
+
+    /// Leave to move some of `wanted`, where nobody is asked for more; `None` while others claim all that is left.
+    pub(super) fn claim_now(&self, wanted: usize) -> Result<Option<Claim<'_>>, Close> {
+        let room = self.room_now()?;
+        Ok(self.tunnels.claim_now(as_u64(wanted).min(room)))
     }
 
     pub(crate) fn age_ms(&self) -> u64 {
@@ -103,26 +114,23 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// How much of `wanted` may be read now; never zero. It holds until the caller waits for something: others take as well.
-    pub(super) async fn allowance(self, wanted: usize) -> Result<usize, Close> {
-        let total = self.meter.tunnels.room().await;
-        let Moved { up, down } = self.meter.moved();
-        let tunnel = self.meter.tunnels.caps().tunnel_bytes.saturating_sub(up.saturating_add(down));
-        match (tunnel, total) {
-            (0, _) => Err(Close::TunnelBytes),
-            (_, 0) => Err(Close::TotalBytes),
-            (tunnel, total) => Ok(usize::try_from(tunnel.min(total)).unwrap_or(usize::MAX).min(wanted)),
-        }
+    /// Leave to move some of `wanted`, never none. Nothing is waited for while it is held: others need what it leaves.
+    pub(super) async fn claim(self, wanted: usize) -> Result<Claim<'a>, Close> {
+        let claim = self.meter.tunnels.claim_bytes(as_u64(wanted)).await;
+        // The tunnel's own part is looked at last: its other direction moved on while this one waited.
+        let tunnel = self.meter.tunnel_left()?;
+        claim.map(|claim| claim.at_most(tunnel)).ok_or(Close::TotalBytes)
     }
 
-    pub(super) fn add(self, count: usize) {
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
+    /// Counts what was moved by this leave.
+    pub(super) fn moves(self, claim: Claim<'_>, count: usize) {
+        let count = as_u64(count);
         let counter = match self.source {
             Side::Client => &self.meter.up,
             Side::Upstream => &self.meter.down,
         };
         counter.fetch_add(count, Ordering::Relaxed);
-        self.meter.tunnels.add_moved(count);
+        claim.moved(count);
         self.meter.last_moved.store(self.meter.age_ms(), Ordering::Relaxed);
     }
 
@@ -148,10 +156,23 @@ impl<'a> Flow<'a> {
     }
 }
 
+fn as_u64(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use pond_wire::gateway::Caps;
+
+    /// How much leave there is.
+    async fn left(flow: Flow<'_>, wanted: usize) -> Result<u64, Close> {
+        flow.claim(wanted).await.map(|claim| claim.bytes())
+    }
+
+    async fn moves(flow: Flow<'_>, count: usize) {
+        flow.moves(flow.claim(count).await.unwrap(), count);
+    }
 
     #[tokio::test]
     async fn c80_both_directions_count_and_so_do_all_tunnels() {
@@ -165,19 +186,19 @@ mod tests {
         });
         let (one, two) = (Meter::new(&tunnels), Meter::new(&tunnels));
         let (up, down) = (Flow::new(&one, Side::Client), Flow::new(&one, Side::Upstream));
-        assert_eq!((up.allowance(100).await, up.allowance(3).await), (Ok(10), Ok(3)));
-        up.add(6);
-        down.add(3);
-        let left = (up.allowance(100).await, down.allowance(100).await, one.room_now());
-        assert_eq!(left, (Ok(1), Ok(1), Ok(1)));
-        down.add(1);
+        assert_eq!((left(up, 100).await, left(up, 3).await), (Ok(10), Ok(3)));
+        moves(up, 6).await;
+        moves(down, 3).await;
+        let both = (left(up, 100).await, left(down, 100).await, one.room_now());
+        assert_eq!(both, (Ok(1), Ok(1), Ok(1)));
+        moves(down, 1).await;
         let full = Close::TunnelBytes;
-        assert_eq!((up.allowance(1).await, one.room_now()), (Err(full), Err(full)));
+        assert_eq!((left(up, 1).await, one.room_now()), (Err(full), Err(full)));
         let other = Flow::new(&two, Side::Client);
-        assert_eq!((other.allowance(100).await, two.room_now()), (Ok(5), Ok(5)));
-        other.add(5);
+        assert_eq!((left(other, 100).await, two.room_now()), (Ok(5), Ok(5)));
+        moves(other, 5).await;
         let full = Close::TotalBytes;
-        assert_eq!((other.allowance(1).await, two.room_now()), (Err(full), Err(full)));
+        assert_eq!((left(other, 1).await, two.room_now()), (Err(full), Err(full)));
         assert_eq!(one.moved(), Moved { up: 6, down: 4 });
     }
 }

@@ -27,16 +27,15 @@ pub(super) async fn pump(
     let mut turn = 0;
     loop {
         from.readable().await.map_err(|_| flow.source_lost())?;
-        // Nothing is waited for between asking and taking, so that no two tunnels take the same bytes.
-        let allowed = flow.allowance(PIPE).await?;
-        let fill = || Ok(splice(from, None, &pipe.writer, None, allowed, flags)?);
+        let claim = flow.claim(PIPE).await?;
+        let fill = || Ok(splice(from, None, &pipe.writer, None, claim.size(), flags)?);
         let mut held = match from.try_io(Interest::READABLE, fill) {
             Ok(0) => break,
             Ok(held) => held,
             Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return Err(flow.source_lost()),
         };
-        flow.add(held);
+        flow.moves(claim, held);
         while held > 0 {
             let drain = || Ok(splice(&pipe.reader, None, to, None, held, flags)?);
             match to.async_io(Interest::WRITABLE, drain).await {
