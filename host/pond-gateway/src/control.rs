@@ -22,10 +22,8 @@ use crate::stance::Stance;
 
 /// Events that wait for the host before those who make them do.
 pub(crate) const QUEUE: usize = 256;
-/// How long the end of a tunnel may wait for something to travel with: each packet wakes the host, and tunnels wait for the
-/// processor it takes.
-const COMPANY: Duration = Duration::from_millis(5);
-/// How long after a packet the beginning of a tunnel may wait. A host that is killed has not read what waits.
+/// How long the end of a tunnel may wait for something to travel with, and its beginning after a packet: each wakes the host,
+/// and tunnels wait for the processor it takes. No longer, since a host that is killed has not read what waits.
 const BREATH: Duration = Duration::from_millis(1);
 /// How often refusals that were only counted are told.
 const FLOOD_EVERY: Duration = Duration::from_secs(10);
@@ -192,24 +190,23 @@ impl Control {
     }
 }
 
-/// Takes more until something waits no longer, or there is enough. `sent` is when the last packet was.
+/// Lets others join who do not wait either, unless somebody is in a hurry. `sent` is when the last packet was.
 async fn gather(events: &mut mpsc::Receiver<Told>, known: &mut Vec<Told>, sent: Instant) {
     let begun = Instant::now();
     let until = |told: &Told| match told.urgency {
         Urgency::AtOnce => begun,
         Urgency::Soon => sent + BREATH,
-        Urgency::InCompany => begun + COMPANY,
+        Urgency::InCompany => begun + BREATH,
     };
-    while known.len() < QUEUE {
-        let left = known.iter().map(until).min().unwrap_or(begun).saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        match tokio::time::timeout(left, events.recv_many(known, QUEUE)).await {
-            Ok(1..) => {}
-            Ok(0) | Err(_) => return,
-        }
+    let until = known.iter().map(until).min().unwrap_or(begun);
+    let left = until.saturating_duration_since(begun);
+    if left.is_zero() {
+        return;
     }
+    // The queue is not watched meanwhile: every event of the other thread would wake this one.
+    tokio::time::sleep(left).await;
+    let room = QUEUE.saturating_sub(known.len());
+    known.extend(std::iter::from_fn(|| events.try_recv().ok()).take(room));
 }
 
 /// Has the runtime watch a descriptor for one thing.

@@ -34,6 +34,7 @@ pub(crate) struct Told {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
+    /// With nobody waited for; those who came before may be waiting already.
     AtOnce,
     /// At once after a pause; one of many together.
     Soon,
@@ -136,5 +137,37 @@ fn held<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Drop for Slot {
     fn drop(&mut self) {
         held(&self.journal.free).push(self.at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Two threads at the outbox.
+    use super::*;
+
+    #[test]
+    fn what_threads_say_at_once_is_heard_in_the_order_of_its_numbers_and_none_is_missing() {
+        const EACH: u64 = 200;
+        let file = tempfile::tempfile().unwrap();
+        let (queue, mut events) = mpsc::channel(journal::SLOTS);
+        let outbox = Outbox::new(queue, file.try_clone().unwrap());
+        let speaker = |who: u64| {
+            let refusals = (0..EACH).map(|number| who * EACH + number);
+            refusals.for_each(|refusals| outbox.try_put(&Event::Flood { refusals }).unwrap());
+        };
+        std::thread::scope(|scope| (0..4).for_each(|who| drop(scope.spawn(move || speaker(who)))));
+        let heard: Vec<Told> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        let written = heard.iter().map(|told| {
+            let mut slot = [0; 256];
+            let at = told._slot.as_ref().map(|slot| slot.at * journal::SLOT_BYTES).unwrap();
+            assert!(file.read_at(&mut slot, u64::try_from(at).unwrap()).unwrap() > 0);
+            assert_eq!(journal::event(&slot), Some(&told.line[..]));
+            journal::number(&slot).unwrap()
+        });
+        assert_eq!(written.collect::<Vec<_>>(), (1..=4 * EACH).collect::<Vec<_>>());
+        let mut lines: Vec<_> = heard.iter().map(|told| told.line.clone()).collect();
+        lines.sort();
+        lines.dedup();
+        assert_eq!(lines.len(), heard.len());
     }
 }

@@ -87,7 +87,8 @@ pub(crate) async fn serve(
     let control = Control::new(socket)?;
     let threads = Threads::new(second);
     for (door, listener) in listeners {
-        open(&gateway, &threads, seats, door, listener).map_err(|source| ServeFault::Door { door, source })?;
+        open(&gateway, &threads, seats, door, listener)
+            .map_err(|source| ServeFault::Door { door, source })?;
     }
     control.send(Event::Serving).await?;
     Ok(control.run(&gateway, events).await?)

@@ -91,7 +91,9 @@ impl Tunnels {
     /// Leave to move at most `wanted` bytes, if any are left that nobody claims.
     pub(crate) fn claim_now(&self, wanted: u64) -> Option<Claim<'_>> {
         let most = self.most();
-        let granted = |claimed: u64| Some(most.saturating_sub(claimed)).filter(|left| *left > 0).map(|left| left.min(wanted));
+        let granted = |claimed: u64| {
+            Some(most.saturating_sub(claimed)).filter(|left| *left > 0).map(|left| left.min(wanted))
+        };
         let more = |claimed: u64| granted(claimed).map(|bytes| claimed + bytes);
         let before = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         granted(before).map(|bytes| Claim { tunnels: self, bytes })
@@ -151,15 +153,10 @@ impl Tunnels {
         loan.asked.store(false, Ordering::Relaxed);
         loan.lent.send_modify(|lent| *lent = total.max(*lent));
     }
-
 }
 
 impl Claim<'_> {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The same, as lengths are counted. None was asked for that is longer.
+    /// How many; nobody asks for more than a buffer holds.
     pub(crate) fn size(&self) -> usize {
         usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
@@ -210,6 +207,10 @@ mod tests {
     //! Slots are counted exactly.
     use super::*;
 
+    fn as_u64(size: usize) -> u64 {
+        u64::try_from(size).unwrap()
+    }
+
     pub(crate) fn caps(tunnels: u32) -> Caps {
         Caps {
             tunnels,
@@ -251,12 +252,18 @@ mod tests {
         let tunnels = Tunnels::new(caps(2));
         assert_eq!(tunnels.bytes_left(), 15);
         let claim = tunnels.claim_now(20).unwrap();
-        assert_eq!((claim.bytes(), tunnels.bytes_left(), tunnels.claim_now(1).is_none()), (15, 15, true));
+        assert_eq!(
+            (as_u64(claim.size()), tunnels.bytes_left(), tunnels.claim_now(1).is_none()),
+            (15, 15, true)
+        );
         claim.moved(12);
         assert_eq!(tunnels.bytes_left(), 3);
         drop(tunnels.claim_now(3));
         let claim = tunnels.claim_now(20).map(|claim| claim.at_most(2)).unwrap();
-        assert_eq!((claim.bytes(), tunnels.claim_now(20).map(|rest| rest.bytes())), (2, Some(1)));
+        assert_eq!(
+            (as_u64(claim.size()), tunnels.claim_now(20).map(|rest| as_u64(rest.size()))),
+            (2, Some(1))
+        );
         claim.moved(2);
         tunnels.claim_now(20).unwrap().moved(1);
         assert_eq!((tunnels.moved(), tunnels.bytes_left(), tunnels.claim_now(0).is_none()), (15, 0, true));
@@ -272,7 +279,7 @@ mod tests {
             runtime.block_on(async {
                 let mut moved = 0;
                 while let Some(claim) = tunnels.claim_bytes(wanted).await {
-                    let part = claim.bytes().div_ceil(2);
+                    let part = as_u64(claim.size()).div_ceil(2);
                     std::thread::yield_now();
                     claim.moved(part);
                     moved += part;
@@ -323,8 +330,8 @@ mod tests {
         };
         // Both wait for the first answer; who comes too late for it asks again, and is told no.
         let mover = || async {
-            let Some(claim) = tunnels.claim_bytes(u64::MAX).await else { return 0 };
-            let left = claim.bytes();
+            let Some(claim) = tunnels.claim_bytes(u64::MAX >> 1).await else { return 0 };
+            let left = as_u64(claim.size());
             claim.moved(left);
             left
         };

@@ -167,7 +167,7 @@ mod tests {
 
     /// How much leave there is.
     async fn left(flow: Flow<'_>, wanted: usize) -> Result<u64, Close> {
-        flow.claim(wanted).await.map(|claim| claim.bytes())
+        flow.claim(wanted).await.map(|claim| u64::try_from(claim.size()).unwrap())
     }
 
     async fn moves(flow: Flow<'_>, count: usize) {

@@ -89,6 +89,36 @@ fn c80_bytes_are_capped_per_tunnel_and_per_job_to_the_byte() {
     assert_eq!(gate.code("c80b.com:443"), "bytes_spent");
 }
 
+/// More tunnels than one thread keeps to itself, all at once.
+#[test]
+fn c80_tunnels_on_both_threads_move_what_the_job_may_to_the_byte() {
+    const TUNNELS: u64 = 16;
+    const TOTAL: u64 = 3_000_017;
+    let server = far::host("c80c.com");
+    let size = u64::try_from(hello("c80c.com").len()).unwrap();
+    let gate = Gate::new(&order(allow(&["c80c.com"]), Caps { total_bytes: TOTAL, ..CAPS }));
+    let tunnels: Vec<_> = (0..TUNNELS).map(|_| gate.tunnel("c80c.com", &server)).collect();
+    let received: usize = std::thread::scope(|scope| {
+        let ends = tunnels.into_iter().map(|(mut client, mut upstream)| {
+            // It is closed before it has taken all of this.
+            scope.spawn(move || upstream.write_all(&[7; 1 << 20]).unwrap_or_default());
+            scope.spawn(move || rest(&mut client).len())
+        });
+        let ends: Vec<_> = ends.collect();
+        ends.into_iter().map(|end| end.join().unwrap()).sum()
+    });
+    assert_eq!(u64::try_from(received).unwrap(), TOTAL - TUNNELS * size);
+    let events = std::iter::from_fn(|| Some(gate.event()));
+    let closed =
+        events.filter_map(|event| if let Event::Closed(tunnel) = event { Some(tunnel) } else { None });
+    let closed: Vec<_> = closed.take(usize::try_from(TUNNELS).unwrap()).collect();
+    assert!(closed.iter().all(|tunnel| tunnel.close == Close::TotalBytes), "{closed:?}");
+    assert_eq!(closed.iter().map(|tunnel| tunnel.bytes_up + tunnel.bytes_down).sum::<u64>(), TOTAL);
+    let mut numbers: Vec<_> = closed.iter().map(|tunnel| tunnel.approval.tunnel).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..TUNNELS).collect::<Vec<_>>());
+}
+
 #[test]
 fn c83_a_client_that_stops_reading_stops_the_far_side() {
     let server = far::host("c83.com");
@@ -324,17 +354,26 @@ fn c83_c80_a_busy_tunnel_is_spliced_whole() {
     assert_eq!(gate.closed().bytes_down, 24 * 1_000_003);
 }
 
-/// What the kernel says about the thread that serves.
+/// What the kernel says about the threads that serve.
 #[test]
 fn a_serving_gateway_has_given_everything_up() {
     use std::os::unix::fs::MetadataExt;
     let gate = Gate::to(&["locked.com"]);
     let tasks = format!("/proc/{}/task", gate.process.id());
-    let serving = std::fs::read_dir(tasks)
-        .unwrap()
-        .map(|task| task.unwrap().path())
-        .find(|task| std::fs::read_to_string(task.join("status")).unwrap().contains("Seccomp:\t2"));
-    let task = serving.expect("no thread is behind the filter");
+    let tasks: Vec<_> = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path()).collect();
+    let status = |task: &std::path::PathBuf| std::fs::read_to_string(task.join("status")).unwrap();
+    assert!(tasks.iter().all(|task| status(task).contains("Seccomp:\t2")), "not all are behind the filter");
+    // The test's own thread, which waits for them, has only the filter.
+    let mut serving = tasks.iter().filter(|task| status(task).contains("Uid:\t54321\t"));
+    let (Some(first), Some(second), None) = (serving.next(), serving.next(), serving.next()) else {
+        panic!("there are not two threads");
+    };
+    [first, second].into_iter().for_each(|task| has_given_everything_up(task));
+    // The files of a process that cannot be dumped belong to root, whoever it runs as.
+    assert_eq!(std::fs::metadata(first.join("environ")).unwrap().uid(), 0);
+}
+
+fn has_given_everything_up(task: &std::path::Path) {
     let status = std::fs::read_to_string(task.join("status")).unwrap();
     for line in [
         "Uid:\t54321\t54321\t54321\t54321",
@@ -350,8 +389,6 @@ fn a_serving_gateway_has_given_everything_up() {
     let limits = std::fs::read_to_string(task.join("limits")).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"]);
-    // The files of a process that cannot be dumped belong to root, whoever it runs as.
-    assert_eq!(std::fs::metadata(task.join("environ")).unwrap().uid(), 0);
 }
 
 #[test]
