@@ -92,7 +92,10 @@ fn serve_at(socket: std::os::fd::OwnedFd) -> Result<(), Fault> {
     let start = start::receive_order(&socket)?;
     let second = lockdown::lock_down(start.order.identity)?;
     let listeners = start::receive_doors(&socket)?;
-    // Never taken down: the process ends at once, and neither thread's tunnels live longer than the other's.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the process ends with it at once: tunnels taken down one by one would outlive the host on the other thread"
+    )]
     let runtime = Box::leak(Box::new(second::runtime().map_err(Fault::Runtime)?));
     Ok(runtime.block_on(serve::serve(start, socket, listeners, second))?)
 }
