@@ -27,7 +27,7 @@ use pond_seal::request::{HEADER, Request, RequestNonce, SignedHead};
 use pond_seal::result::{self, FileDigest};
 use pond_seal::statement::Statement;
 use pond_seal::vault::KeyRing;
-use pond_wire::orch::{self, Blob, Few, Hash, Id, Lease, Route, Version};
+use pond_wire::orch::{self, Blob, Few, Hash, Id, Lease, MOST_OFFER_BYTES, Route, Version};
 use serde::Serialize;
 use tower::ServiceExt as _;
 
@@ -160,15 +160,18 @@ impl Worker {
         let body = orch::Poll { version: Version, wait_seconds: 1, capabilities };
         let (reply, polled) = self.call(Route::Poll, &body).await;
         let orch::PollReply::Offer { offer, .. } = reply else { return None };
-        let me = Addressee { worker: &self.name, worker_key: self.seal_key, polled };
-        Some(SignedOffer::from_bytes(offer.into_bytes()).verify(&self.control, me).unwrap())
+        Some(self.opened(offer, polled))
     }
 
-    /// Begins it, and signs for what a job that did nothing leaves, which is small and goes with its end.
-    pub(crate) async fn carry_out(&self, offer: &Offer) {
+    fn opened(&self, offer: Blob<MOST_OFFER_BYTES>, polled: RequestNonce) -> Offer {
+        let me = Addressee { worker: &self.name, worker_key: self.seal_key, polled };
+        SignedOffer::from_bytes(offer.into_bytes()).verify(&self.control, me).unwrap()
+    }
+
+    /// Signs for what a job that did nothing leaves, which is small and goes with its end: that also says that it began, and asks for the
+    /// next, as a worker does whose job was over before it had to say anything.
+    pub(crate) async fn carry_out(&self, offer: &Offer) -> Option<Offer> {
         let lease = Lease { job: Id::try_from(offer.job.clone()).unwrap(), epoch: offer.lease_epoch };
-        let begin = orch::Acknowledge { version: Version, lease: lease.clone() };
-        let _: (orch::AcknowledgeReply, _) = self.call(Route::Acknowledge, &begin).await;
         // Of a job that changed nothing.
         let packed = packed(b"", MANIFEST);
         let mut chain = Chain::begin(&offer.job, offer.lease_epoch, result::Stream::Result);
@@ -183,7 +186,9 @@ impl Worker {
         let log = result::Log { stream: result::Stream::Result, sha256, bytes, truncated: false };
         let statement = Statement { subject: Digest::of(MANIFEST), result: said(offer, b"", vec![log]) };
         let statement = Blob::new(statement.sign(&self.identity.signing).unwrap()).unwrap();
-        let complete = orch::Complete { version: Version, lease, last: Some(last), statement };
-        let _: (orch::CompleteReply, _) = self.call(Route::Complete, &complete).await;
+        let next = Some(orch::Next { capabilities: Few::try_from(vec![CAN.to_owned()]).unwrap() });
+        let complete = orch::Complete { version: Version, lease, last: Some(last), statement, next };
+        let (orch::CompleteReply::Accepted { next, .. }, asked) = self.call(Route::Complete, &complete).await;
+        next.map(|offer| self.opened(offer, asked))
     }
 }

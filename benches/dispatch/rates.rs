@@ -102,9 +102,12 @@ async fn dispatch(load: Load, address: String, server: &Server) -> Turn {
 /// Until there is no more. How many there were, and when the last was over.
 async fn work(worker: Worker) -> (u32, Instant) {
     let (mut done, mut last) = (0, Instant::now());
-    while let Some(offer) = worker.poll().await {
-        worker.carry_out(&offer).await;
-        (done, last) = (done + 1, Instant::now());
+    while let Some(first) = worker.poll().await {
+        let mut next = Some(first);
+        while let Some(offer) = next {
+            next = worker.carry_out(&offer).await;
+            (done, last) = (done + 1, Instant::now());
+        }
     }
     (done, last)
 }

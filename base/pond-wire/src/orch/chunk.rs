@@ -1,9 +1,11 @@
-//! What a job wrote, piece by piece, and its end. The pieces form a chain whose head the signed statement repeats.
+//! What a job wrote, piece by piece, and its end, with which a worker may ask for its next job. The pieces form a chain whose
+//! head the signed statement repeats.
 
 use serde::{Deserialize, Serialize};
 
 use super::lease::Lease;
-use super::value::{Blob, Hash, Version};
+use super::poll::MOST_OFFER_BYTES;
+use super::value::{Blob, Few, Hash, Version};
 
 /// The most output in one call.
 pub const MOST_CHUNK_BYTES: usize = 256 << 10;
@@ -46,7 +48,7 @@ pub enum ChunkReply {
     Full { version: Version },
 }
 
-/// The job is over.
+/// The job is over, and has begun before that, whether or not anybody said so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Complete {
@@ -57,6 +59,17 @@ pub struct Complete {
     pub last: Option<Last>,
     /// What happened, signed with the worker's pinned key.
     pub statement: Blob<MOST_STATEMENT_BYTES>,
+    /// The worker also asks for its next job, as a poll that does not wait.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub next: Option<Next>,
+}
+
+/// A worker that hands a job in and asks for the next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Next {
+    /// As a [`super::Poll`] has them.
+    pub capabilities: Few<String, 16>,
 }
 
 /// A piece of the packed result, as a [`Chunk`] has it.
@@ -73,5 +86,10 @@ pub struct Last {
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
 pub enum CompleteReply {
     /// The result counts, now or since an earlier call with the same bytes.
-    Accepted { version: Version },
+    Accepted {
+        version: Version,
+        /// The next job, where one was asked for and there is one: an offer that answers this call, as it would answer a poll.
+        #[serde(deserialize_with = "Option::deserialize")]
+        next: Option<Blob<MOST_OFFER_BYTES>>,
+    },
 }

@@ -12,14 +12,14 @@ mod seal;
 mod value;
 
 pub use chunk::{
-    Chunk, ChunkReply, Complete, CompleteReply, Last, MOST_CHUNK_BYTES, MOST_LAST_BYTES, Stream,
+    Chunk, ChunkReply, Complete, CompleteReply, Last, MOST_CHUNK_BYTES, MOST_LAST_BYTES, Next, Stream,
 };
 pub use enroll::{EnrollBegin, EnrollChallenge, EnrollFinish, EnrollReply, Rotate, RotateReply};
 pub use lease::{
     Acknowledge, AcknowledgeReply, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Lease,
     Verdict, Wanted,
 };
-pub use poll::{MOST_WAIT_SECONDS, Poll, PollReply};
+pub use poll::{MOST_OFFER_BYTES, MOST_WAIT_SECONDS, Poll, PollReply};
 pub use seal::{Redeem, RedeemReply, Seal, SealReply};
 pub use value::{Blob, Code, Few, Hash, Id, NotAValue, Version};
 
@@ -180,7 +180,7 @@ bodies! {
     Chunk: with_blobs(MOST_CHUNK_BYTES),
     ChunkReply: 1 << 10,
     Complete: with_blobs(chunk::MOST_STATEMENT_BYTES + MOST_LAST_BYTES),
-    CompleteReply: 1 << 10,
+    CompleteReply: with_blobs(poll::MOST_OFFER_BYTES),
     Decline: 1 << 10,
     DeclineReply: 1 << 10,
 }

@@ -51,6 +51,11 @@ impl World {
         ]
     }
 
+    fn signed_offer(&self) -> Blob<MOST_OFFER_BYTES> {
+        let offer = SignedOffer::sign(&self.offer(), &self.control).unwrap();
+        Blob::new(offer.as_bytes().to_vec()).unwrap()
+    }
+
     fn offer(&self) -> Offer {
         Offer {
             answers: self.polled,
@@ -105,8 +110,7 @@ impl World {
             }
             Route::Rotate => vec![value(RotateReply { version, generation: 1 })],
             Route::Poll => {
-                let offer = SignedOffer::sign(&self.offer(), &self.control).unwrap();
-                let offer = Blob::new(offer.as_bytes().to_vec()).unwrap();
+                let offer = self.signed_offer();
                 vec![
                     value(PollReply::Offer { version, offer }),
                     value(PollReply::Nothing { version, retry_milliseconds: 1 }),
@@ -139,7 +143,10 @@ impl World {
                 value(ChunkReply::Expected { version, seq: 0, offset: 0 }),
                 value(ChunkReply::Full { version }),
             ],
-            Route::Complete => vec![value(CompleteReply::Accepted { version })],
+            Route::Complete => [None, Some(self.signed_offer())]
+                .into_iter()
+                .map(|next| value(CompleteReply::Accepted { version, next }))
+                .collect(),
             Route::Decline => vec![value(DeclineReply { version })],
         }
     }

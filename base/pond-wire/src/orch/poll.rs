@@ -7,7 +7,8 @@ use super::value::{Blob, Few, NotAValue, Version};
 
 /// The longest a poll may be held open.
 pub const MOST_WAIT_SECONDS: u32 = 60;
-pub(super) const MOST_OFFER_BYTES: usize = 1 << 20;
+/// The most bytes of a signed offer.
+pub const MOST_OFFER_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -87,8 +87,9 @@ fn requests_are_strict() {
     );
     assert_eq!(written, expected);
     let last = Last { seq: 0, offset: 0, bytes: blob(b"tree"), head: hash('e') };
-    strict(&Complete { version, lease: lease(), last: Some(last), statement: blob(b"{}") });
-    strict(&Complete { version, lease: lease(), last: None, statement: blob(b"{}") });
+    let next = Some(Next { capabilities: Few::try_from(vec!["sandbox.native".to_owned()]).unwrap() });
+    strict(&Complete { version, lease: lease(), last: Some(last), statement: blob(b"{}"), next });
+    strict(&Complete { version, lease: lease(), last: None, statement: blob(b"{}"), next: None });
 }
 
 #[test]
@@ -113,7 +114,8 @@ fn replies_are_strict() {
     strict(&ChunkReply::Stored { version, pause_milliseconds: 0, cancel: false });
     strict(&ChunkReply::Expected { version, seq: 1, offset: 2 });
     strict(&ChunkReply::Full { version });
-    strict(&CompleteReply::Accepted { version });
+    strict(&CompleteReply::Accepted { version, next: None });
+    strict(&CompleteReply::Accepted { version, next: Some(blob(b"{}")) });
     for declined in [
         Declined::GivenBack {},
         Declined::Lost {},

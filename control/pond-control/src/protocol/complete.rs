@@ -1,5 +1,6 @@
 //! A job is over. Its result is judged while the lease holds and recorded once, whatever it is: one that does not verify ends the
-//! stage too, and says why. The same bytes again get the same answer, because the first one may have got lost.
+//! stage too, and says why. The same bytes again get the same answer, because the first one may have got lost. Who hands a result in may
+//! ask for its next job with it; that never changes what becomes of the result.
 
 use axum::http::StatusCode;
 use pond_policy::reason::{Cause, Reason};
@@ -11,6 +12,7 @@ use super::grant::Granted;
 use super::hold::lease_of;
 use super::intake::{self, IntakeFault, Verified};
 use super::output;
+use super::poll;
 use super::problem::Problem;
 use super::rerun::{self, Compared};
 use crate::plane::Plane;
@@ -18,10 +20,20 @@ use crate::store::{Ballot, Chunk, Completed, Completion, Held, Lease, LogPiece, 
 
 pub(super) async fn complete(
     plane: &Plane,
-    caller: &Caller,
+    caller: &mut Caller,
     body: &Complete,
     now: Moment,
 ) -> Result<CompleteReply, Problem> {
+    take_in(plane, caller, body, now).await?;
+    let next = match &body.next {
+        Some(asked) => poll::next(plane, caller, asked).await,
+        None => None,
+    };
+    Ok(CompleteReply::Accepted { version: Version, next })
+}
+
+/// Returns when the result counts.
+async fn take_in(plane: &Plane, caller: &Caller, body: &Complete, now: Moment) -> Result<(), Problem> {
     let lease = lease_of(caller, &body.lease)?;
     let envelope = body.statement.as_bytes();
     let Some(held) = plane.store.offered(&lease).await? else {
@@ -31,9 +43,15 @@ pub(super) async fn complete(
         let piece = output::last(piece)?;
         if at_once(plane, caller, (&lease, &held), (piece, envelope), now).await? {
             plane.bell.ring();
-            return Ok(CompleteReply::Accepted { version: Version });
+            return Ok(());
         }
-        output::store_last(plane, &lease, piece, now).await?;
+        match store_last(plane, &lease, piece, now).await {
+            // Over meanwhile, perhaps by the same words sent twice.
+            Err(problem) if problem == Problem::stale() => {
+                return said_before(plane, &lease, envelope).await;
+            }
+            stored => stored?,
+        }
     }
     // What is not allowed any more was not allowed to produce a result either.
     let granted = Granted::judge(plane, &held, &caller.worker.have);
@@ -62,7 +80,7 @@ pub(super) async fn complete(
     match (completed, code) {
         (Completed::Stale, _) => Err(Problem::stale()),
         (Completed::Replayed, _) => said_before(plane, &lease, envelope).await,
-        (Completed::Accepted(_), None) => Ok(CompleteReply::Accepted { version: Version }),
+        (Completed::Accepted(_), None) => Ok(()),
         (Completed::Accepted(_), Some(code)) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, reason.as_str()))
         }
@@ -94,6 +112,17 @@ async fn at_once(
     Ok(plane.store.complete_whole(completion, piece, now).await?)
 }
 
+/// The last piece of a job that is over. One of which nobody said that it began has begun all the same, if its offer still stands.
+async fn store_last(plane: &Plane, lease: &Lease, piece: Chunk<'_>, now: Moment) -> Result<(), Problem> {
+    match output::store_last(plane, lease, piece, now).await {
+        Err(problem) if problem == Problem::stale() => {
+            plane.store.acknowledge(lease, now).await?;
+            output::store_last(plane, lease, piece, now).await
+        }
+        stored => stored,
+    }
+}
+
 fn rejected(reason: &Reason) -> Verified {
     Verified {
         outcome: Outcome::Rejected,
@@ -103,12 +132,12 @@ fn rejected(reason: &Reason) -> Verified {
     }
 }
 
-async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<CompleteReply, Problem> {
+async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<(), Problem> {
     let recorded = plane.store.recorded(lease).await?;
     let recorded = recorded.filter(|(digest, _)| *digest == Digest::of(envelope)).map(|(_, outcome)| outcome);
     match recorded {
         None => Err(Problem::stale()),
-        Some(Outcome::Succeeded | Outcome::Failed) => Ok(CompleteReply::Accepted { version: Version }),
+        Some(Outcome::Succeeded | Outcome::Failed) => Ok(()),
         Some(Outcome::Rejected) => {
             let detail = "the result was recorded as one that does not verify";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "result_rejected", detail))

@@ -35,8 +35,8 @@ const MOST_OF_A_NEED: u32 = 64;
 const AHEAD: usize = 256;
 /// Told jobs from which on nobody waits for the next to be told at once.
 const BACKLOG: usize = 16;
-/// How long nobody looks then.
-const BREATH: Duration = Duration::from_millis(10);
+/// How long nobody looks then: who hands a result in gets the next job without an orchestrator's knowing of it.
+const BREATH: Duration = Duration::from_millis(25);
 /// Orchestrators that read at once.
 const MOST_READERS: usize = 64;
 /// How long one answer goes on.

@@ -9,7 +9,7 @@ use pond_policy::stage::State;
 use pond_seal::bearer::{Bearer, Kind};
 use pond_seal::offer::{Allotted, Offer, OfferFault, SignedOffer, Source};
 use pond_seal::seal::SealKey;
-use pond_wire::orch::{Blob, Poll, PollReply, Version};
+use pond_wire::orch::{Blob, MOST_OFFER_BYTES, Next, Poll, PollReply, Version};
 
 use super::gate::Caller;
 use super::grant::Granted;
@@ -38,7 +38,27 @@ pub(super) async fn poll(
     body: &Poll,
     now: Moment,
 ) -> Result<PollReply, Problem> {
-    learn(plane, caller, body, now).await?;
+    ask(plane, caller, body.capabilities.as_slice(), now).await
+}
+
+/// The next job of a worker whose result was just taken, under the same rules as if it polled: the offer answers the call that brought
+/// the result. Whatever is in the way is no fault of the result: there is no offer then, and a poll will say why.
+pub(super) async fn next(plane: &Plane, caller: &mut Caller, asked: &Next) -> Option<Blob<MOST_OFFER_BYTES>> {
+    // Not when the call came: the lease of the next job begins now.
+    let now = plane.now();
+    match ask(plane, caller, asked.capabilities.as_slice(), now).await {
+        Ok(PollReply::Offer { offer, .. }) => Some(offer),
+        Ok(PollReply::Nothing { .. } | PollReply::Drain { .. }) | Err(_) => None,
+    }
+}
+
+async fn ask(
+    plane: &Plane,
+    caller: &mut Caller,
+    capabilities: &[String],
+    now: Moment,
+) -> Result<PollReply, Problem> {
+    learn(plane, caller, capabilities, now).await?;
     // Without a key nothing can be sealed to it: it gets no work.
     let key = caller.seal_key.clone().ok_or_else(no_key)?;
     match caller.worker.state {
@@ -66,8 +86,8 @@ fn nothing(retry_milliseconds: u32) -> PollReply {
 }
 
 /// What the host can enforce now, and that it is there.
-async fn learn(plane: &Plane, caller: &mut Caller, body: &Poll, now: Moment) -> Result<(), Problem> {
-    let capabilities = known(body.capabilities.as_slice());
+async fn learn(plane: &Plane, caller: &mut Caller, said: &[String], now: Moment) -> Result<(), Problem> {
+    let capabilities = known(said);
     let worker = &mut caller.worker;
     let old = worker.seen_at.0.saturating_add(SEEN_MILLISECONDS) < now.0;
     if capabilities == worker.have.capabilities && !old {

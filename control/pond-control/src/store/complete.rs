@@ -98,6 +98,7 @@ impl Store {
         let Some((job, tries, account)) = take_job(&mut tx, completion.lease).await? else {
             return replayed(tx, completion).await;
         };
+        tell_start(&mut tx, &run, &job, completion.lease, now);
         store_result(&mut tx, &run, &job, completion, now).await?;
         let counts = !job.cancel && completion.outcome != Outcome::Rejected;
         let together = match ballot.filter(|_| counts) {
@@ -168,7 +169,7 @@ impl Store {
         if !ordinary || !free {
             return Ok(false);
         }
-        after(State::Running, &[Event::Finish, Event::Accept])?;
+        after(State::Leased, &[Event::Start, Event::Finish, Event::Accept])?;
         let digest = Digest::of(envelope);
         let told =
             [accepted(lease, outcome, &digest), ended(State::Succeeded, ""), over(RunState::Succeeded)]
@@ -234,6 +235,15 @@ fn state_after(
         Some(Together::Split(_)) => Event::Reject,
     };
     Ok(after(started, &[Event::Finish, verdict])?)
+}
+
+/// Of a job whose end is the first that its worker says of it.
+fn tell_start(tx: &mut Tx, run: &HeldRun, job: &LiveJob, lease: &Lease, now: Moment) {
+    if job.state == State::Leased {
+        let actor = Actor::Worker(lease.worker.clone());
+        let detail = json!({"job": lease.job.as_str(), "epoch": lease.epoch});
+        run.tell(tx, (&actor, Action::StageRunning), &job.stage, detail, now);
+    }
 }
 
 async fn store_result(

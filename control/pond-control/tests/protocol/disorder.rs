@@ -4,6 +4,7 @@
 use pond_wire::orch::Route;
 use proptest::prelude::*;
 
+use super::turns::turning;
 use super::whole::finished;
 use super::worker::{Sent, Worker, deliver, lease};
 use super::world::{World, block_on, plain};
@@ -13,14 +14,24 @@ enum Act {
     Poll,
     Acknowledge,
     Complete,
+    /// The end of a job nobody began, and the question for the next.
+    Turn,
     Deliver,
     Repeat,
     Misdirect,
     Damage,
 }
 
-const ACTS: [Act; 7] =
-    [Act::Poll, Act::Acknowledge, Act::Complete, Act::Deliver, Act::Repeat, Act::Misdirect, Act::Damage];
+const ACTS: [Act; 8] = [
+    Act::Poll,
+    Act::Acknowledge,
+    Act::Complete,
+    Act::Turn,
+    Act::Deliver,
+    Act::Repeat,
+    Act::Misdirect,
+    Act::Damage,
+];
 
 /// Everything it ever saw: calls, and how often each was served.
 #[derive(Default)]
@@ -50,6 +61,13 @@ async fn act(
                 worker.acknowledge(&offer).await.unwrap();
                 let envelope = finished(worker, &offer).await;
                 let body = worker.completion(&offer, envelope.clone());
+                memory.calls.push((worker.signed(Route::Complete, &body).0, 0));
+                memory.signed.push(envelope);
+            }
+        }
+        Act::Turn => {
+            if let Ok(Some(offer)) = worker.poll().await {
+                let (body, envelope) = turning(worker, &offer);
                 memory.calls.push((worker.signed(Route::Complete, &body).0, 0));
                 memory.signed.push(envelope);
             }

@@ -13,18 +13,23 @@ use super::worker::Worker;
 use super::world::{World, plain};
 
 /// All of a result as one piece.
-fn whole(offer: &Offer, bytes: &[u8]) -> Last {
+pub(crate) fn whole(offer: &Offer, bytes: &[u8]) -> Last {
     let link = Chain::begin(&offer.job, offer.lease_epoch, Stream::Result).extend(bytes);
     let head = Hash::try_from(link.head.to_string()).unwrap();
     Last { seq: link.seq, offset: link.offset, bytes: Blob::new(bytes.to_vec()).unwrap(), head }
 }
 
-fn log(stream: Stream, bytes: &[u8]) -> Log {
+pub(crate) fn log(stream: Stream, bytes: &[u8]) -> Log {
     let FileDigest { sha256, bytes } = digest(bytes);
     Log { stream, sha256, bytes, truncated: false }
 }
 
-async fn end(worker: &mut Worker, offer: &Offer, last: Last, said: RunResult) -> Result<(), String> {
+pub(crate) async fn end(
+    worker: &mut Worker,
+    offer: &Offer,
+    last: Last,
+    said: RunResult,
+) -> Result<(), String> {
     let envelope = worker.sign(Digest::of(MANIFEST), said);
     let body = orch::Complete { last: Some(last), ..worker.completion(offer, envelope) };
     worker.call::<CompleteReply>(Route::Complete, &body).await.map(drop)
@@ -55,7 +60,7 @@ pub(crate) async fn a_small_result_comes_with_the_end_of_its_job(world: &mut Wor
             let reply: CompleteReply = worker.call(Route::Complete, &body).await.unwrap();
             assert_eq!(
                 reply,
-                CompleteReply::Accepted { version: orch::Version },
+                CompleteReply::Accepted { version: orch::Version, next: None },
                 "also when it is said again"
             );
         }

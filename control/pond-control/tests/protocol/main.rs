@@ -27,6 +27,7 @@ mod secrets;
 #[expect(dead_code, reason = "the tests of the store need more of it")]
 mod server;
 mod steps;
+mod turns;
 mod whole;
 mod worker;
 mod world;
@@ -86,6 +87,13 @@ on_both! {
     ending: [
         a_small_result_comes_with_the_end_of_its_job,
         what_comes_with_the_end_is_judged_like_the_rest,
+    ],
+    turns: [
+        a_result_brings_the_next_job,
+        the_next_job_is_for_the_call_that_brought_the_result,
+        who_asks_with_a_result_gets_no_more_than_who_polls,
+        a_job_nobody_began_has_nothing_but_its_end,
+        one_result_sent_twice_at_once_counts_once,
     ],
     quorum: [
         one_who_lies_is_outvoted_and_the_paths_are_named,

@@ -261,7 +261,7 @@ impl Worker {
     pub(crate) async fn complete(&mut self, offer: &Offer, envelope: Vec<u8>) -> Answer<()> {
         let body = self.completion(offer, envelope);
         let reply: orch::CompleteReply = self.call(Route::Complete, &body).await?;
-        assert_eq!(reply, orch::CompleteReply::Accepted { version: Version });
+        assert_eq!(reply, orch::CompleteReply::Accepted { version: Version, next: None });
         Ok(())
     }
 
@@ -271,6 +271,7 @@ impl Worker {
             lease: lease(offer),
             last: None,
             statement: Blob::new(envelope).unwrap(),
+            next: None,
         }
     }
 

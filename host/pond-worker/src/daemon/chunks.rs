@@ -10,11 +10,10 @@ use pond_wire::orch::{
     self, Blob, Chunk, ChunkReply, Hash, Last, Lease, MOST_CHUNK_BYTES, NotAValue, Route, Version,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::Notify;
 
 use super::hold::Held;
 use super::pace::Pace;
-use super::session::{CallFault, Session};
+use super::session::CallFault;
 
 /// No server may make a worker wait longer than this at once.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -33,9 +32,7 @@ pub enum ChunkFault {
 
 /// One stream.
 pub(super) struct Outgoing<'s> {
-    session: &'s Session,
-    /// Rung when the control plane lets it be known that the job is to end.
-    beat: &'s Notify,
+    held: &'s Held<'s>,
     lease: Lease,
     stream: orch::Stream,
     chain: Chain,
@@ -43,10 +40,10 @@ pub(super) struct Outgoing<'s> {
 }
 
 impl<'s> Outgoing<'s> {
-    pub(super) fn new(held: &'s Held<'_>, stream: orch::Stream) -> Self {
+    pub(super) fn new(held: &'s Held<'s>, stream: orch::Stream) -> Self {
         let lease = held.lease.clone();
         let chain = Chain::begin(lease.job.as_str(), lease.epoch, of(stream));
-        Self { session: &held.daemon.session, beat: &held.beat, lease, stream, chain, is_full: false }
+        Self { held, lease, stream, chain, is_full: false }
     }
 
     /// Bytes that were taken.
@@ -99,13 +96,14 @@ impl<'s> Outgoing<'s> {
             bytes: Blob::new(bytes.to_vec())?,
             head: Hash::try_from(link.head.to_string())?,
         };
+        self.held.begin().await?;
         let mut pace = Pace::default();
         loop {
-            match self.session.call(Route::Chunks, &chunk).await {
+            match self.held.daemon.session.call(Route::Chunks, &chunk).await {
                 Ok(ChunkReply::Stored { pause_milliseconds, cancel, .. }) => {
                     self.chain.extend(bytes);
                     if cancel {
-                        self.beat.notify_one();
+                        self.held.beat.notify_one();
                     }
                     let pause = Duration::from_millis(pause_milliseconds.into()).min(LONGEST_PAUSE);
                     tokio::time::sleep(pause).await;
@@ -124,7 +122,7 @@ impl<'s> Outgoing<'s> {
                 Ok(ChunkReply::Expected { .. }) => pace.wait().await,
                 Ok(ChunkReply::Full { .. }) => {
                     self.is_full = true;
-                    self.beat.notify_one();
+                    self.held.beat.notify_one();
                     return Ok(());
                 }
                 Err(fault) if fault.may_pass() => pace.wait().await,

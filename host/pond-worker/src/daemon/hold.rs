@@ -1,5 +1,7 @@
-//! One job under its lease, from the acknowledgement to the accepted result.
+//! One job under its lease, from the offer to the accepted result.
 //!
+//! That a job begins is said before anything is asked or sent under its lease, and soon in any case; of one that is over before
+//! that, its result says it. Until then it has neither source nor secret nor a byte of any connection: those come with calls of the lease.
 //! The lease is kept on this machine's own clock, counted from before the call that renewed it was sent: when it cannot be
 //! renewed the job is dead before anybody else may have it. Whatever happens, the job's directory and its run go. The directory
 //! is there before the lease is taken, so that the next daemon knows what this one had.
@@ -13,7 +15,7 @@ use pond_wire::orch::{
     Acknowledge, AcknowledgeReply, Code, Decline, DeclineReply, Declined, Heartbeat, HeartbeatReply, Id,
     Lease, NotAValue, Route, Verdict, Version,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::child::{ChildFault, Spent};
@@ -23,13 +25,15 @@ use super::place::PlaceFault;
 use super::session::{CallFault, Session};
 use super::source::SourceFault;
 use super::work::work;
-use super::{Daemon, Phase};
+use super::{Asking, Daemon, Job, Phase};
 use crate::because;
 use crate::meant::Meant;
 use crate::order::Lent;
 
 /// The longest time between two heartbeats: how late a cancellation is heard.
 const BEAT: Duration = Duration::from_secs(5);
+/// How long it may go unsaid that a job began.
+const UNSAID: Duration = Duration::from_millis(500);
 /// How long a job whose lease is lost may take to be gone.
 const GRACE: Duration = Duration::from_secs(40);
 /// Before a worker that gave a job back asks for another, which may be the same.
@@ -48,7 +52,7 @@ pub(super) enum Course {
 #[derive(Debug, thiserror::Error)]
 pub enum JobFault {
     #[error("acknowledging the job")]
-    Acknowledge(#[source] CallFault),
+    Acknowledge(#[from] CallFault),
     #[error("the lease is lost")]
     Lost,
     #[error("fetching the source")]
@@ -89,9 +93,18 @@ pub(super) struct Held<'a> {
     pub(super) beat: Notify,
     /// What the job may use in all, each time that is said.
     pub(super) lent: watch::Sender<Lent>,
+    pub(super) asking: Asking,
+    /// Until when the lease held that was acknowledged.
+    begun: OnceCell<Instant>,
 }
 
 impl Held<'_> {
+    /// Says that the job begins, if that was not said; until when the lease held then.
+    pub(super) async fn begin(&self) -> Result<Instant, CallFault> {
+        let said = self.begun.get_or_try_init(|| acknowledge(&self.daemon.session, &self.lease, self.offer));
+        said.await.copied()
+    }
+
     /// Whoever asked for more gets to know what there is.
     fn answered(&self, asked: Spent, lent: Lent) {
         if !asked.wants() {
@@ -108,27 +121,28 @@ impl Held<'_> {
 
 /// What ends the holding of a job.
 enum End {
-    Done(Result<(), JobFault>),
+    Done(Result<Option<Job>, JobFault>),
     LeaseLost,
     GivenUp,
 }
 
-/// Runs an offered job.
+/// Runs an offered job; what comes after it, if there is something.
 pub(super) async fn hold(
     daemon: &Daemon,
     offer: &Offer,
     meant: &Meant,
-    mut phase: watch::Receiver<Phase>,
-) -> Result<(), JobFault> {
+    asking: Asking,
+) -> Result<Option<Job>, JobFault> {
+    let mut phase = asking.phase.clone();
     let lease = Lease { job: Id::try_from(offer.job.clone())?, epoch: offer.lease_epoch };
     let desk = daemon.place.desk(&offer.job, offer.lease_epoch)?;
-    let until = acknowledge(&daemon.session, &lease, offer).await?;
     let (course, courses) = watch::channel(Course::Go);
     let spent = watch::Sender::default();
     let (beat, lent) = (Notify::new(), watch::Sender::default());
-    let held = Held { daemon, offer, meant, lease, spent, output_bytes: AtomicU64::new(0), beat, lent };
+    let (output_bytes, begun) = (AtomicU64::new(0), OnceCell::new());
+    let held = Held { daemon, offer, meant, lease, spent, output_bytes, beat, lent, asking, begun };
     let working = work(&held, desk, courses);
-    let keeping = keep(&held, until, &course);
+    let keeping = keep(&held, &course);
     tokio::pin!(working, keeping);
     let end = tokio::select! {
         done = &mut working => End::Done(done),
@@ -194,7 +208,7 @@ impl JobFault {
 }
 
 /// Says that the job begins; the lease holds until the time this returns.
-async fn acknowledge(session: &Session, lease: &Lease, offer: &Offer) -> Result<Instant, JobFault> {
+async fn acknowledge(session: &Session, lease: &Lease, offer: &Offer) -> Result<Instant, CallFault> {
     let body = Acknowledge { version: Version, lease: lease.clone() };
     let deadline = Instant::now() + Duration::from_secs(offer.acknowledge_seconds.into());
     let mut pace = Pace::default();
@@ -203,7 +217,7 @@ async fn acknowledge(session: &Session, lease: &Lease, offer: &Offer) -> Result<
         match session.call::<AcknowledgeReply>(Route::Acknowledge, &body).await {
             Ok(reply) => return Ok(sent + holds(reply.lease_seconds)),
             Err(fault) if fault.may_pass() && Instant::now() < deadline => pace.wait().await,
-            Err(fault) => return Err(JobFault::Acknowledge(fault)),
+            Err(fault) => return Err(fault),
         }
     }
 }
@@ -213,8 +227,11 @@ fn holds(lease_seconds: u32) -> Duration {
     Duration::from_secs(lease_seconds.into()) * 9 / 10
 }
 
-/// Renews the lease for as long as that can be done; returns when it is lost.
-async fn keep(held: &Held<'_>, mut until: Instant, course: &watch::Sender<Course>) {
+/// Says in time that the job begins, and renews the lease for as long as that can be done; returns when it is lost.
+async fn keep(held: &Held<'_>, course: &watch::Sender<Course>) {
+    let soon = holds(held.offer.acknowledge_seconds) / 3;
+    tokio::time::sleep(UNSAID.min(soon)).await;
+    let Ok(mut until) = held.begin().await else { return };
     let mut pace = Pace::default();
     loop {
         let left = until.saturating_duration_since(Instant::now());

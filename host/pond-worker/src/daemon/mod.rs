@@ -1,7 +1,7 @@
 //! The worker's daemon: asks for jobs, holds each under its lease, and tells what came of it.
 //!
 //! Zone: host. It believes what is signed with the key it pinned, for the poll it has open, and nothing else; the orchestrator
-//! between them can only delay. Jobs run in processes of their own, and so do probes. Losing this process costs the leases it
+//! between them can only delay. Who hands a result in asks for the next job with it, and polls where there is none. Jobs run in processes of their own, and so do probes. Losing this process costs the leases it
 //! holds and no more: sandboxes end with it, and the next start says so and removes what is left.
 
 mod child;
@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use pond_policy::settings::Settings;
 use pond_seal::offer::{Addressee, Offer, OfferFault, SignedOffer};
-use pond_wire::orch::{self, Body, Few, NotAValue, Poll, PollReply, Route, Version};
+use pond_seal::request::RequestNonce;
+use pond_wire::orch::{Blob, Few, MOST_OFFER_BYTES, Next, NotAValue, Poll, PollReply, Route, Version};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -90,10 +91,32 @@ enum PollFault {
     Value(#[from] NotAValue),
 }
 
+/// A job that the control plane offered for a question of this worker, and what it means here.
+type Job = Box<(Offer, Meant)>;
+
 /// What a poll came to.
 enum Polled {
-    Job(Box<(Offer, Meant)>),
+    Job(Job),
     Nothing(Duration),
+}
+
+/// What a worker says when it asks for work, and whether it does.
+#[derive(Debug, Clone)]
+struct Asking {
+    known: Arc<watch::Sender<Vec<String>>>,
+    phase: watch::Receiver<Phase>,
+}
+
+impl Asking {
+    fn capabilities(&self) -> Result<Few<String, 16>, NotAValue> {
+        Few::try_from(self.known.borrow().clone())
+    }
+
+    /// What goes with a result: nothing from a worker that takes no more jobs.
+    fn next(&self) -> Option<Next> {
+        let works = *self.phase.borrow() == Phase::Work;
+        self.capabilities().ok().filter(|_| works).map(|capabilities| Next { capabilities })
+    }
 }
 
 /// Works until the phase says otherwise, and then until every job is over.
@@ -113,8 +136,9 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
     daemon.spare.fill(&daemon.executable);
     let mut jobs = JoinSet::new();
     let mut leaving = phase.clone();
+    let asking = Asking { known, phase };
     tokio::select! {
-        () = take_jobs(&daemon, &known, &phase, &mut jobs) => {}
+        () = take_jobs(&daemon, &asking, &mut jobs) => {}
         _ = leaving.wait_for(|phase| *phase != Phase::Work) => {}
     }
     (daemon.log)("draining", &[("jobs", &jobs.len())]);
@@ -124,28 +148,25 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
     daemon.spare.clear();
 }
 
-async fn take_jobs(
-    daemon: &Arc<Daemon>,
-    known: &watch::Sender<Vec<String>>,
-    phase: &watch::Receiver<Phase>,
-    jobs: &mut JoinSet<()>,
-) {
+async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>) {
     let slots = Arc::new(Semaphore::new(daemon.slots));
     let mut pace = Pace::default();
     loop {
         while jobs.try_join_next().is_some() {}
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        let capabilities = known.borrow().clone();
-        match poll(daemon, capabilities).await {
+        match poll(daemon, asking).await {
             Ok(Polled::Job(job)) => {
                 pace = Pace::default();
-                let (daemon, phase) = (Arc::clone(daemon), phase.clone());
+                let (daemon, asking) = (Arc::clone(daemon), asking.clone());
                 jobs.spawn(async move {
-                    let (offer, meant) = *job;
-                    let ended = hold(&daemon, &offer, &meant, phase).await;
-                    told(&daemon, &offer, ended);
+                    let mut next = Some(job);
+                    while let Some(job) = next {
+                        let (offer, meant) = *job;
+                        let ended = hold(&daemon, &offer, &meant, asking.clone()).await;
+                        next = told(&daemon, &offer, ended);
+                        daemon.spare.fill(&daemon.executable);
+                    }
                     drop(slot);
-                    daemon.spare.fill(&daemon.executable);
                 });
             }
             Ok(Polled::Nothing(retry)) => {
@@ -160,31 +181,41 @@ async fn take_jobs(
     }
 }
 
-fn told(daemon: &Daemon, offer: &Offer, ended: Result<(), JobFault>) {
+/// The job after this one, if there is one.
+fn told(daemon: &Daemon, offer: &Offer, ended: Result<Option<Job>, JobFault>) -> Option<Job> {
     match ended {
-        Ok(()) => (daemon.log)("job_accepted", &[("job", &offer.job)]),
-        Err(fault) => (daemon.log)("job_failed", &[("job", &offer.job), ("error", &because(&fault))]),
+        Ok(next) => {
+            (daemon.log)("job_accepted", &[("job", &offer.job)]);
+            next
+        }
+        Err(fault) => {
+            (daemon.log)("job_failed", &[("job", &offer.job), ("error", &because(&fault))]);
+            None
+        }
     }
 }
 
-/// Asks once. An offer is read only if the control plane signed it for this worker, its key and this very question.
-async fn poll(daemon: &Daemon, capabilities: Vec<String>) -> Result<Polled, PollFault> {
-    let session = &daemon.session;
-    let body =
-        Poll { version: Version, wait_seconds: WAIT_SECONDS, capabilities: Few::try_from(capabilities)? };
+/// Asks once, and waits.
+async fn poll(daemon: &Daemon, asking: &Asking) -> Result<Polled, PollFault> {
+    let body = Poll { version: Version, wait_seconds: WAIT_SECONDS, capabilities: asking.capabilities()? };
     let patience = Duration::from_secs(WAIT_SECONDS.into()) + WAIT_MORE;
-    let (reply, polled) = session.send(Route::Poll, &body, patience).await?;
-    let reply = reply.bytes(PollReply::MOST_BYTES, patience).await.map_err(CallFault::from)?;
-    let offer = match orch::decode(&reply).map_err(CallFault::from)? {
+    let (reply, polled) = daemon.session.ask(Route::Poll, &body, patience).await?;
+    match reply {
         PollReply::Nothing { retry_milliseconds, .. } => {
             let retry = Duration::from_millis(retry_milliseconds.into());
-            return Ok(Polled::Nothing(retry.clamp(SHORTEST_RETRY, LONGEST_RETRY)));
+            Ok(Polled::Nothing(retry.clamp(SHORTEST_RETRY, LONGEST_RETRY)))
         }
-        PollReply::Drain { .. } => return Ok(Polled::Nothing(DRAINED)),
-        PollReply::Offer { offer, .. } => SignedOffer::from_bytes(offer.into_bytes()),
-    };
+        PollReply::Drain { .. } => Ok(Polled::Nothing(DRAINED)),
+        PollReply::Offer { offer, .. } => opened(daemon, offer, polled).map(Polled::Job),
+    }
+}
+
+/// An offer is read only if the control plane signed it for this worker, its key and this very question.
+fn opened(daemon: &Daemon, offer: Blob<MOST_OFFER_BYTES>, polled: RequestNonce) -> Result<Job, PollFault> {
+    let session = &daemon.session;
     let worker_key = session.identity.keys().seal.id();
-    let offer = offer.verify(&session.control, Addressee { worker: &session.worker, worker_key, polled })?;
+    let me = Addressee { worker: &session.worker, worker_key, polled };
+    let offer = SignedOffer::from_bytes(offer.into_bytes()).verify(&session.control, me)?;
     let meant = understand(&offer.executor, &offer.tenant, offer.policy, &daemon.settings)?;
-    Ok(Polled::Job(Box::new((offer, meant))))
+    Ok(Box::new((offer, meant)))
 }

@@ -74,7 +74,18 @@ impl Session {
         self.call_as(&self.identity.signing, route, body).await
     }
 
-    /// The same, signed with keys that are not this session's yet.
+    /// The same, and the number it was made under: what an offer in the answer must name.
+    pub(super) async fn ask<T: Body>(
+        &self,
+        route: Route,
+        body: &impl Serialize,
+        patience: Duration,
+    ) -> Result<(T, RequestNonce), CallFault> {
+        let (reply, nonce) = self.send(route, body, patience).await?;
+        Ok((orch::decode(&reply.bytes(T::MOST_BYTES, patience).await?)?, nonce))
+    }
+
+    /// One call, signed with keys that are not this session's yet.
     pub async fn call_as<T: Body>(
         &self,
         key: &SigningKey,

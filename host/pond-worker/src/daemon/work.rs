@@ -5,10 +5,12 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use pond_policy::run::Budget;
+use pond_seal::offer::Source;
+use pond_seal::request::RequestNonce;
 use pond_seal::seal::{Release, Subject};
 use pond_wire::orch::{
-    Blob, Complete, CompleteReply, Id, Last, MOST_CHUNK_BYTES, MOST_LAST_BYTES, Route, Seal, SealReply,
-    Stream, Version,
+    Blob, Complete, CompleteReply, Id, Last, MOST_CHUNK_BYTES, MOST_LAST_BYTES, MOST_OFFER_BYTES, Route,
+    Seal, SealReply, Stream, Version,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
@@ -19,8 +21,8 @@ use super::chunks::{ChunkFault, Outgoing};
 use super::hold::{Course, Held, JobFault};
 use super::pace::Pace;
 use super::place::Desk;
-use super::session::CallFault;
-use super::source;
+use super::session::{CallFault, PATIENCE};
+use super::{Job, opened, source};
 use crate::because;
 use crate::order::{JobAnswer, JobOrder, Lent, NamedSecret};
 
@@ -32,7 +34,7 @@ pub(super) async fn work(
     held: &Held<'_>,
     desk: Desk,
     courses: watch::Receiver<Course>,
-) -> Result<(), JobFault> {
+) -> Result<Option<Job>, JobFault> {
     match prepare(held, &desk).await {
         Ok((order, secrets)) => run(held, order, secrets, courses).await,
         Err(fault) => {
@@ -44,6 +46,9 @@ pub(super) async fn work(
 
 async fn prepare(held: &Held<'_>, desk: &Desk) -> Result<(JobOrder, Vec<NamedSecret>), JobFault> {
     let Held { daemon, offer, meant, lease, .. } = held;
+    if matches!(offer.source, Source::Bundle { .. }) || !offer.credentials.is_empty() {
+        held.begin().await?;
+    }
     source::fetch(&daemon.session, offer, lease, meant.policy.limits(), &desk.source()).await?;
     let mut secrets = Vec::new();
     for name in &offer.credentials {
@@ -94,7 +99,7 @@ async fn run(
     order: JobOrder,
     secrets: Vec<NamedSecret>,
     courses: watch::Receiver<Course>,
-) -> Result<(), JobFault> {
+) -> Result<Option<Job>, JobFault> {
     let waiting = held.daemon.spare.take(&held.daemon.executable)?;
     let (process, output) = waiting.begin(order, secrets).await?;
     let mut stderr = Outgoing::new(held, Stream::Stderr);
@@ -153,23 +158,35 @@ impl Drop for Run {
     }
 }
 
-/// Sends the result and the statement about it, until they are accepted.
-async fn tell(held: &Held<'_>, run: &Run) -> Result<(), JobFault> {
+/// Sends the result and the statement about it, until they are accepted, and asks for what comes next.
+async fn tell(held: &Held<'_>, run: &Run) -> Result<Option<Job>, JobFault> {
     let session = &held.daemon.session;
     let last = send_result(held, run).await?;
     let statement = std::fs::read(run.0.join(STATEMENT)).map_err(JobFault::Result)?;
     let lease = held.lease.clone();
-    let body = Complete { version: Version, lease, last, statement: Blob::new(statement)? };
+    let (statement, next) = (Blob::new(statement)?, held.asking.next());
+    let body = Complete { version: Version, lease, last, statement, next };
     let mut pace = Pace::default();
     loop {
-        match session.call(Route::Complete, &body).await {
-            Ok(CompleteReply::Accepted { .. }) => return Ok(()),
+        match session.ask(Route::Complete, &body, PATIENCE).await {
+            Ok((CompleteReply::Accepted { next, .. }, asked)) => return Ok(following(held, next, asked)),
             Err(fault) if fault.may_pass() => pace.wait().await,
             Err(CallFault::Refused { code, .. }) if code == Budget::Artifacts.code() => {
                 let has = body.last.map_or(0, |last| last.bytes.as_bytes().len() as u64);
                 return Err(JobFault::TooMuch { has, most: held.offer.allotted.artifact_bytes });
             }
             Err(fault) => return Err(JobFault::Complete(fault)),
+        }
+    }
+}
+
+/// The job that came with the answer. One that does not hold costs nothing but itself: the result counts.
+fn following(held: &Held<'_>, next: Option<Blob<MOST_OFFER_BYTES>>, asked: RequestNonce) -> Option<Job> {
+    match opened(held.daemon, next?, asked) {
+        Ok(job) => Some(job),
+        Err(fault) => {
+            (held.daemon.log)("poll_failed", &[("error", &because(&fault))]);
+            None
         }
     }
 }

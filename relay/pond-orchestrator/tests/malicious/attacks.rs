@@ -166,6 +166,25 @@ fn results_are_signed_by_who_holds_the_lease() {
 }
 
 #[test]
+fn the_job_that_comes_with_a_result_is_for_that_call_alone() {
+    let mut play = play();
+    begin(&mut play, 0, "j-trusted");
+    let complete = play.workers[0].complete("done").unwrap();
+    let reply = play.control.call(Route::Complete, &complete).unwrap();
+    assert_eq!(play.control.jobs["j-any"].epoch, 1, "it was granted with the result");
+    assert_eq!(play.control.call(Route::Complete, &complete), Err("request_replayed"));
+    // Not another worker's, and not once it asked again.
+    play.workers[1].poll();
+    assert_eq!(play.workers[1].offered(&reply), Err("offer_worker"));
+    let asked = play.workers[0].polled;
+    play.workers[0].poll();
+    assert_eq!(play.workers[0].offered(&reply), Err("offer_replayed"));
+    play.workers[0].polled = asked;
+    play.workers[0].offered(&reply).unwrap();
+    assert_eq!(play.workers[0].offered(&reply), Err("not_polling"));
+}
+
+#[test]
 fn forged_offers_and_secrets_are_refused() {
     let mut play = play();
     let polled = play.workers[0].poll();

@@ -14,7 +14,7 @@ use pond_seal::request::{Request, SeenNonces, SignedHead};
 use pond_seal::result::Stream;
 use pond_seal::seal::{Release, Subject};
 use pond_seal::{Digest, Secret};
-use pond_wire::orch::{self, Blob, Lease, Route, Version};
+use pond_wire::orch::{self, Blob, Lease, MOST_OFFER_BYTES, Route, Version};
 use serde::Serialize;
 
 use crate::{NOW, Sent};
@@ -54,8 +54,19 @@ impl Control {
     pub(crate) fn grant(&mut self, job: &str, sent: &Sent) -> Outcome {
         let (worker, head) = self.authentic(Route::Poll, sent)?;
         let poll: orch::Poll = orch::decode(&sent.body).map_err(|fault| fault.code())?;
+        let offer = self.offer(job, worker, &head, poll.capabilities.as_slice())?;
+        json(&orch::PollReply::Offer { version: Version, offer })
+    }
+
+    fn offer(
+        &mut self,
+        job: &str,
+        worker: String,
+        head: &SignedHead,
+        capabilities: &[String],
+    ) -> Result<Blob<MOST_OFFER_BYTES>, &'static str> {
         let offered: Vec<Capability> =
-            poll.capabilities.as_slice().iter().filter_map(|text| Capability::parse(text)).collect();
+            capabilities.iter().filter_map(|text| Capability::parse(text)).collect();
         let enrolled = &self.workers[&worker];
         let row = self.jobs.get_mut(job).ok_or("job_unknown")?;
         if row.result.is_some() {
@@ -92,13 +103,12 @@ impl Control {
         };
         let signed = SignedOffer::sign(&offer, &self.key).unwrap();
         row.offer = Some(offer);
-        let offer = Blob::new(signed.as_bytes().to_vec()).unwrap();
-        json(&orch::PollReply::Offer { version: Version, offer })
+        Ok(Blob::new(signed.as_bytes().to_vec()).unwrap())
     }
 
     /// Any other call.
     pub(crate) fn call(&mut self, route: Route, sent: &Sent) -> Outcome {
-        let (worker, _) = self.authentic(route, sent)?;
+        let (worker, head) = self.authentic(route, sent)?;
         match route {
             Route::Seal => {
                 let body: orch::Seal = orch::decode(&sent.body).map_err(|fault| fault.code())?;
@@ -140,7 +150,8 @@ impl Control {
                     Some(result) if result != body.statement.as_bytes() => return Err("lease_stale"),
                     Some(_) | None => row.result = Some(body.statement.as_bytes().to_vec()),
                 }
-                json(&orch::CompleteReply::Accepted { version: Version })
+                let next = body.next.and_then(|next| self.next(worker, &head, next.capabilities.as_slice()));
+                json(&orch::CompleteReply::Accepted { version: Version, next })
             }
             Route::EnrollBegin
             | Route::EnrollFinish
@@ -151,6 +162,18 @@ impl Control {
             | Route::Heartbeat
             | Route::Decline => Err("not_in_this_play"),
         }
+    }
+
+    /// Some job that nobody holds and this worker may have.
+    fn next(
+        &mut self,
+        worker: String,
+        head: &SignedHead,
+        capabilities: &[String],
+    ) -> Option<Blob<MOST_OFFER_BYTES>> {
+        let free = self.jobs.iter().filter(|(_, row)| row.offer.is_none());
+        let free: Vec<String> = free.map(|(name, _)| name.clone()).collect();
+        free.iter().find_map(|job| self.offer(job, worker.clone(), head, capabilities).ok())
     }
 
     fn authentic(&mut self, route: Route, sent: &Sent) -> Result<(String, SignedHead), &'static str> {

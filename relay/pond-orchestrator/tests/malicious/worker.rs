@@ -31,9 +31,13 @@ fn id(text: &str) -> Id {
     Id::try_from(text.to_owned()).unwrap()
 }
 
+fn next() -> orch::Next {
+    orch::Next { capabilities: Few::try_from(vec!["sandbox.native".to_owned()]).unwrap() }
+}
+
 impl Worker {
     pub(crate) fn poll(&mut self) -> Sent {
-        let capabilities = Few::try_from(vec!["sandbox.native".to_owned()]).unwrap();
+        let orch::Next { capabilities } = next();
         let (sent, nonce) =
             self.send(Route::Poll, &orch::Poll { version: Version, wait_seconds: 25, capabilities });
         self.polled = Some(nonce);
@@ -42,8 +46,13 @@ impl Worker {
 
     pub(crate) fn offered(&mut self, reply: &[u8]) -> Result<(), &'static str> {
         let polled = self.polled.ok_or("not_polling")?;
-        let reply: orch::PollReply = orch::decode(reply).map_err(|fault| fault.code())?;
-        let orch::PollReply::Offer { offer, .. } = reply else { return Err("nothing") };
+        // The answer to a poll, or to a result that also asked.
+        let offer = match (orch::decode(reply), orch::decode(reply)) {
+            (Ok(orch::PollReply::Offer { offer, .. }), _) => offer,
+            (_, Ok(orch::CompleteReply::Accepted { next: Some(offer), .. })) => offer,
+            (Ok(_), _) | (_, Ok(_)) => return Err("nothing"),
+            (Err(fault), Err(_)) => return Err(fault.code()),
+        };
         let me = Addressee { worker: &self.name, worker_key: self.identity.keys().seal.id(), polled };
         let signed = SignedOffer::from_bytes(offer.into_bytes());
         let offer = signed.verify(&self.control, me).map_err(|fault| fault.code())?;
@@ -96,14 +105,18 @@ impl Worker {
         };
         let statement = seal(&serde_json::to_vec(&said).unwrap(), &self.identity.signing).unwrap();
         self.said.push(statement.clone());
-        Some(self.send_statement(statement))
+        let (sent, nonce) = self.send(Route::Complete, &self.completion(statement, Some(next())));
+        self.polled = Some(nonce);
+        Some(sent)
     }
 
     pub(crate) fn send_statement(&self, statement: Vec<u8>) -> Sent {
-        let lease = self.lease().unwrap();
-        let body =
-            orch::Complete { version: Version, lease, last: None, statement: Blob::new(statement).unwrap() };
-        self.send(Route::Complete, &body).0
+        self.send(Route::Complete, &self.completion(statement, None)).0
+    }
+
+    fn completion(&self, statement: Vec<u8>, next: Option<orch::Next>) -> orch::Complete {
+        let (lease, statement) = (self.lease().unwrap(), Blob::new(statement).unwrap());
+        orch::Complete { version: Version, lease, last: None, statement, next }
     }
 
     fn lease(&self) -> Option<Lease> {

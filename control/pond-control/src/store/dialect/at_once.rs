@@ -102,23 +102,24 @@ pub(crate) const APPEND_RESULT: &str = append!("artifact_used", "artifact_most")
 
 /// Jobs that cost nothing succeeded at `$6`, under leases `$1` to `$3`, and each was all that was left of a run in which nothing else
 /// went wrong: envelope `$5` with digest `$4`; what is told of the results, the stages and the runs is `$7`, `$8` and `$9`. One
-/// that comes with its whole result, `$11` with the chain after it `$10`, has sent nothing before, and there is room for it.
-pub(crate) const FINISH: &str = r"
+/// that comes with its whole result, `$11` with the chain after it `$10`, has sent nothing before, and there is room for it. One of which
+/// nobody said that it began, and whose offer still stands, begins with its end, and that is told first.
+pub(crate) const FINISH: &str = r#"
     WITH held AS MATERIALIZED (
         SELECT run.id AS run_id, run.project, job.id, job.stage_id, job.attempt, job.worker_id, job.epoch, digest, envelope, now, of_result, of_stage,
-            of_run, chain, bytes
+            of_run, chain, bytes, job.state
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bigint[], $7::text[], $8::text[], $9::text[],
             $10::bytea[], $11::bytea[])
             AS asked (id, worker, epoch, digest, envelope, now, of_result, of_stage, of_run, chain, bytes)
         JOIN job ON job.id = asked.id AND job.worker_id = asked.worker AND job.epoch = asked.epoch
         JOIN run ON run.id = job.run_id
-        WHERE job.state IN ('leased', 'running') AND job.cancel = 0
+        WHERE (job.state = 'running' OR job.state = 'leased' AND job.lease_until >= now) AND job.cancel = 0
             AND job.lent = 0 AND job.cost_microcents = 0 AND job.egress_lent = 0 AND job.egress_bytes = 0
             AND run.open_stages = 1 AND run.cancel IS NULL AND run.crossed IS NULL
             AND NOT EXISTS (
                 SELECT 1 FROM stage
                 WHERE stage.run_id = run.id AND stage.id <> job.stage_id AND stage.state <> 'succeeded')
-            AND (bytes = '' OR job.state = 'running' AND run.artifact_used + octet_length(bytes) <= run.artifact_most
+            AND (bytes = '' OR run.artifact_used + octet_length(bytes) <= run.artifact_most
                 AND (SELECT 1 FROM log_chunk WHERE log_chunk.job_id = job.id AND log_chunk.epoch = job.epoch LIMIT 1) IS NULL)
         ORDER BY run.id FOR NO KEY UPDATE OF run SKIP LOCKED FOR UPDATE OF job SKIP LOCKED),
     gone AS (DELETE FROM job USING held WHERE job.id = held.id),
@@ -137,8 +138,9 @@ pub(crate) const FINISH: &str = r"
         INSERT INTO audit (at, actor, action, project, subject, detail, run_id, stage_id)
         SELECT now, actor, action, project, subject, detail, run_id, stage
         FROM held, LATERAL (VALUES
+            (0, worker_id, 'stage.running', stage_id, format('{"epoch":%s,"job":"%s"}', epoch, id), stage_id),
             (1, worker_id, 'result.accepted', stage_id, of_result, stage_id),
             (2, worker_id, 'stage.ended', stage_id, of_stage, stage_id),
             (3, 'system', 'run.ended', run_id, of_run, NULL)) AS entry (number, actor, action, subject, detail, stage)
-        ORDER BY run_id, number)
-    SELECT id FROM held";
+        WHERE number > 0 OR state = 'leased' ORDER BY run_id, number)
+    SELECT id FROM held"#;

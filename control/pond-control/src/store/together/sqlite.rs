@@ -95,16 +95,21 @@ pub(super) async fn finish(engine: &Engine, all: &[&Finish]) -> Result<HashMap<J
         let Lease { job, worker, epoch } = &one.lease;
         let (run, stage) = (row.read("run_id", RunId::parse)?, row.read("stage_id", StageId::parse)?);
         let (attempt, project) = (row.int("attempt")?, row.text("project")?);
-        if let Some(piece) = &one.piece
-            && !has_room(&row, piece)?
-        {
+        let begins = row.read("state", State::from_name)? == State::Leased;
+        let is_late = begins && row.int("lease_until")? < one.now.0;
+        let piece = one.piece.as_ref();
+        if is_late || !piece.map_or(Ok(true), |piece| has_room(&row, piece))? {
             continue;
         }
         let kept = (bytes.lay(&one.digest), bytes.lay(&one.envelope), one.envelope.len());
-        let piece = one.piece.as_ref().map(|piece| (bytes.lay(&piece.chain), bytes.lay(&piece.bytes)));
-        let size = one.piece.as_ref().map_or(0, |piece| piece.size);
+        let laid = piece.map(|piece| (bytes.lay(&piece.chain), bytes.lay(&piece.bytes)));
+        let size = piece.map_or(0, |piece| piece.size);
         let ids = (job.as_str(), stage.as_str(), worker.as_str(), run.as_str());
-        ends.push(json!([ids, epoch, attempt, one.now.0, kept, piece, size]));
+        ends.push(json!([ids, epoch, attempt, one.now.0, kept, laid, size]));
+        if begins {
+            let detail = json!({"job": job.as_str(), "epoch": epoch});
+            tell(&mut tx, (worker, Action::StageRunning), (&project, &run, &stage), detail, one.now);
+        }
         let worker = Actor::Worker(worker.clone());
         let entries = [
             (&worker, Action::ResultAccepted, Some(&stage)),
@@ -152,11 +157,10 @@ fn list(of: impl Iterator<Item = Json>) -> String {
     Json::Array(of.collect()).to_string()
 }
 
-/// Whether a running job that sent nothing yet may keep this.
+/// Whether a job that sent nothing yet may keep this.
 fn has_room(row: &Row, piece: &Piece) -> Result<bool, Fault> {
     let used = row.count("artifact_used")?.saturating_add(piece.size);
-    let fresh = row.read("state", State::from_name)? == State::Running && row.int("begun")? == 0;
-    Ok(fresh && used <= row.count("artifact_most")?)
+    Ok(row.int("begun")? == 0 && used <= row.count("artifact_most")?)
 }
 
 /// What statements cut their values from.
@@ -224,7 +228,7 @@ const STORE_RESULT: &str = store!("artifact_used");
 
 /// Jobs that cost nothing, each all that is left of a run in which nothing went wrong.
 const LAST: &str =
-    "SELECT job.id AS id, worker_id, epoch, run_id, stage_id, attempt, run.project AS project, job.state AS state, artifact_used,
+    "SELECT job.id AS id, worker_id, epoch, run_id, stage_id, attempt, run.project AS project, job.state AS state, lease_until, artifact_used,
         artifact_most, EXISTS (SELECT 1 FROM log_chunk WHERE job_id = job.id AND log_chunk.epoch = job.epoch) AS begun
     FROM job JOIN run ON run.id = job.run_id
     WHERE job.id IN (SELECT value FROM json_each($1)) AND job.state IN ('leased', 'running') AND job.cancel = 0
