@@ -6,6 +6,9 @@ import re, socket, sys, threading, urllib.parse
 CONNECT = re.compile(rb"connect\s+(.*?)(\s+HTTP/|\r\n)", re.I | re.S)
 ABSOLUTE = re.compile(rb"^[A-Z]+ (https?)://([^/ :]+)(?::(\d+))?/")
 
+# The C library answers from one buffer of the process: two threads at once read each other's port.
+SERVICES = threading.Lock()
+
 
 def split(target):
     text = urllib.parse.unquote(target.decode("utf-8", "replace"))
@@ -17,7 +20,10 @@ def split(target):
     else:
         host, rest = re.match(r"([^:/#?\\\0]*)(.*)", text, re.S).groups()
     port = rest.rstrip("/").rpartition(":")[2] if ":" in rest else "443"
-    return host, int(port) if port.lstrip("+").isdigit() else socket.getservbyname(port)
+    if port.lstrip("+").isdigit():
+        return host, int(port)
+    with SERVICES:
+        return host, socket.getservbyname(port)
 
 
 def pump(source, sink):
