@@ -1,7 +1,11 @@
 //! PEM around one short DER value, and base64 in the two spellings DSSE allows. Both are strict: one block, its own label,
 //! nothing around it, no second spelling of the same bytes.
+//!
+//! Keys are read and written in constant time. What is signed or sealed is for everybody to see: there the quick decoder will do.
 
-use base64ct::{Base64, Base64Url, Encoding};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use base64ct::{Base64, Encoding};
 use zeroize::Zeroizing;
 
 /// Keys have one line of base64; nobody needs more.
@@ -24,9 +28,9 @@ pub(crate) fn decode(label: &str, text: &str) -> Option<Zeroizing<Vec<u8>>> {
 
 /// Either alphabet, padded, canonical.
 pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
-    Base64::decode_vec(text).or_else(|_| Base64Url::decode_vec(text)).ok()
+    STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok()
 }
 
 pub(crate) fn to_base64(bytes: &[u8]) -> String {
-    Base64::encode_string(bytes)
+    STANDARD.encode(bytes)
 }

@@ -1,7 +1,8 @@
 //! No answer to a worker carries a secret in the clear: planted ones are looked for in every reply, in every spelling, through
 //! every layer of JSON and base64, while the worker itself gets them out.
 
-use base64ct::{Base64, Base64Unpadded, Base64Url, Encoding};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
 use pond_seal::Digest;
 use pond_seal::Secret;
 use pond_seal::bearer::{Bearer, Kind};
@@ -37,7 +38,7 @@ impl World {
     /// Everything that may not be seen. (Seeds as they stand in PEM files: the base64 of their last 32 bytes.)
     fn secrets(&self) -> Vec<Vec<u8>> {
         let pem = |text: &str| {
-            let der = Base64::decode_vec(text.lines().nth(1).unwrap()).unwrap();
+            let der = STANDARD.decode(text.lines().nth(1).unwrap()).unwrap();
             der[der.len() - 32..].to_vec()
         };
         let token = self.token.to_text();
@@ -175,7 +176,7 @@ fn shows(value: &Value, secret: &[u8]) -> bool {
 }
 
 fn decoded(text: &str) -> Option<Vec<u8>> {
-    Base64::decode_vec(text).or_else(|_| Base64Url::decode_vec(text)).ok().filter(|bytes| !bytes.is_empty())
+    STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok().filter(|bytes| !bytes.is_empty())
 }
 
 fn layer(bytes: &[u8], secret: &[u8]) -> bool {
@@ -187,7 +188,7 @@ fn shown_in(bytes: &[u8], secret: &[u8]) -> bool {
     let contains = |part: &[u8]| !part.is_empty() && bytes.windows(part.len()).any(|window| window == part);
     let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let shifted = (0..3).map(|shift| {
-        let text = Base64Unpadded::encode_string(&[&vec![0; shift], secret].concat());
+        let text = STANDARD_NO_PAD.encode([&vec![0; shift], secret].concat());
         // The first and last characters also hold bits of what stands beside.
         text[(shift * 8).div_ceil(6)..text.len() - 1].to_owned()
     });
@@ -197,7 +198,7 @@ fn shown_in(bytes: &[u8], secret: &[u8]) -> bool {
 #[test]
 fn the_search_finds_what_is_there() {
     let secret = b"sk-planted-0123456789";
-    let nested = |bytes: &[u8]| serde_json::json!({"payload": Base64::encode_string(bytes)});
+    let nested = |bytes: &[u8]| serde_json::json!({"payload": STANDARD.encode(bytes)});
     for bytes in [&secret[..], b"xsk-planted-0123456789y", b"xxsk-planted-0123456789"] {
         let once = nested(bytes);
         let twice = nested(once.to_string().as_bytes());
@@ -205,7 +206,7 @@ fn the_search_finds_what_is_there() {
         for value in [serde_json::json!(String::from_utf8(bytes.to_vec()).unwrap()), once, twice, thrice] {
             assert!(shows(&value, secret), "{value}");
         }
-        assert!(shown_in(Base64::encode_string(bytes).as_bytes(), secret));
+        assert!(shown_in(STANDARD.encode(bytes).as_bytes(), secret));
     }
     let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(shows(&serde_json::json!([hex]), secret));

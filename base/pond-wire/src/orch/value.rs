@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use base64ct::{Base64, Encoding};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use pond_policy::name::Name;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -128,14 +129,14 @@ impl<const MOST: usize> TryFrom<String> for Blob<MOST> {
     type Error = NotAValue;
 
     fn try_from(text: String) -> Result<Self, NotAValue> {
-        Base64::decode_vec(&text).map_err(|_| NotAValue::Blob(MOST)).and_then(Self::new)
+        STANDARD.decode(text).map_err(|_| NotAValue::Blob(MOST)).and_then(Self::new)
     }
 }
 
 /// Without a copy of the bytes, which are most of what their body weighs.
 impl<const MOST: usize> Serialize for Blob<MOST> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&Base64::encode_string(&self.0))
+        serializer.serialize_str(&STANDARD.encode(&self.0))
     }
 }
 
