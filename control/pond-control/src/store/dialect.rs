@@ -24,13 +24,14 @@ const SQLITE: [Migration; 6] = [
     Migration { version: 5, sql: include_str!("../../migrations/sqlite/0005_one_journal.sql") },
     Migration { version: 6, sql: include_str!("../../migrations/sqlite/0006_inherited.sql") },
 ];
-const POSTGRES: [Migration; 6] = [
+const POSTGRES: [Migration; 7] = [
     Migration { version: 1, sql: include_str!("../../migrations/postgres/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../../migrations/postgres/0002_proof.sql") },
     Migration { version: 3, sql: include_str!("../../migrations/postgres/0003_budgets.sql") },
     Migration { version: 4, sql: include_str!("../../migrations/postgres/0004_egress.sql") },
     Migration { version: 5, sql: include_str!("../../migrations/postgres/0005_one_journal.sql") },
     Migration { version: 6, sql: include_str!("../../migrations/postgres/0006_inherited.sql") },
+    Migration { version: 7, sql: include_str!("../../migrations/postgres/0007_places.sql") },
 ];
 
 impl Dialect {
