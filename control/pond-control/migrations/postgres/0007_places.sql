@@ -1,7 +1,6 @@
--- Where rows lie; what they say is as before. A stage and a run change once, at their end: with room on their page the new row
--- needs no new entry in an index.
+-- Where rows lie; what they say is as before. A stage changes once, at its end: with room on its page the new row needs no new
+-- entry in an index. (A run's end is in an index, so its row moves in any case.)
 ALTER TABLE stage SET (fillfactor = 60);
-ALTER TABLE run SET (fillfactor = 60);
 
 -- Small results are kept as they come: to compress one costs Postgres more than to store it. Larger ones still are.
 ALTER TABLE result SET (toast_tuple_target = 8160);

@@ -2,6 +2,8 @@
 //! stage too, and says why. The same bytes again get the same answer, because the first one may have got lost. Who hands a result in may
 //! ask for its next job with it; that never changes what becomes of the result.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use pond_policy::reason::{Cause, Reason};
 use pond_seal::Digest;
@@ -19,21 +21,29 @@ use crate::plane::Plane;
 use crate::store::{Ballot, Chunk, Completed, Completion, Held, Lease, LogPiece, Moment, Outcome, Spent};
 
 pub(super) async fn complete(
-    plane: &Plane,
+    plane: &Arc<Plane>,
     caller: &mut Caller,
     body: &Complete,
     now: Moment,
 ) -> Result<CompleteReply, Problem> {
-    take_in(plane, caller, body, now).await?;
-    let next = match &body.next {
-        Some(asked) => poll::next(plane, caller, asked).await,
-        None => None,
+    let next = match (take_in(plane, caller, body, now).await?, &body.next) {
+        (After::Next, Some(asked)) => poll::next(plane, caller, asked).await,
+        (After::Next, None) | (After::Nothing, Some(_) | None) => None,
     };
     Ok(CompleteReply::Accepted { version: Version, next })
 }
 
+/// What the answer to a result may bring besides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Next,
+    /// The result counted before: whoever says it again, or for somebody else, gets the answer and no second job. Or its run goes on:
+    /// what comes next is likely a stage whose tree is still to be put together, for which a poll can wait and a result should not.
+    Nothing,
+}
+
 /// Returns when the result counts.
-async fn take_in(plane: &Plane, caller: &Caller, body: &Complete, now: Moment) -> Result<(), Problem> {
+async fn take_in(plane: &Plane, caller: &Caller, body: &Complete, now: Moment) -> Result<After, Problem> {
     let lease = lease_of(caller, &body.lease)?;
     let envelope = body.statement.as_bytes();
     let Some(held) = plane.store.offered(&lease).await? else {
@@ -43,7 +53,7 @@ async fn take_in(plane: &Plane, caller: &Caller, body: &Complete, now: Moment) -
         let piece = output::last(piece)?;
         if at_once(plane, caller, (&lease, &held), (piece, envelope), now).await? {
             plane.bell.ring();
-            return Ok(());
+            return Ok(After::Next);
         }
         match store_last(plane, &lease, piece, now).await {
             // Over meanwhile, perhaps by the same words sent twice.
@@ -80,7 +90,10 @@ async fn take_in(plane: &Plane, caller: &Caller, body: &Complete, now: Moment) -
     match (completed, code) {
         (Completed::Stale, _) => Err(Problem::stale()),
         (Completed::Replayed, _) => said_before(plane, &lease, envelope).await,
-        (Completed::Accepted(_), None) => Ok(()),
+        (Completed::Accepted(_), None) => match plane.store.is_over(&held.run).await {
+            Ok(true) => Ok(After::Next),
+            Ok(false) | Err(_) => Ok(After::Nothing),
+        },
         (Completed::Accepted(_), Some(code)) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, reason.as_str()))
         }
@@ -132,12 +145,12 @@ fn rejected(reason: &Reason) -> Verified {
     }
 }
 
-async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<(), Problem> {
+async fn said_before(plane: &Plane, lease: &Lease, envelope: &[u8]) -> Result<After, Problem> {
     let recorded = plane.store.recorded(lease).await?;
     let recorded = recorded.filter(|(digest, _)| *digest == Digest::of(envelope)).map(|(_, outcome)| outcome);
     match recorded {
         None => Err(Problem::stale()),
-        Some(Outcome::Succeeded | Outcome::Failed) => Ok(()),
+        Some(Outcome::Succeeded | Outcome::Failed) => Ok(After::Nothing),
         Some(Outcome::Rejected) => {
             let detail = "the result was recorded as one that does not verify";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "result_rejected", detail))

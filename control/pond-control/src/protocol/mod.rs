@@ -109,7 +109,7 @@ async fn finish(plane: &Plane, bytes: &[u8], now: Moment) -> Result<Response, Pr
 
 /// The calls of a worker that has proved who it is.
 async fn signed(
-    plane: &Plane,
+    plane: &Arc<Plane>,
     route: Route,
     caller: &mut gate::Caller,
     bytes: &[u8],

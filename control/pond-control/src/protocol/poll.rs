@@ -1,6 +1,7 @@
 //! A worker asks for work and is answered at once: a signed offer for exactly this poll, or nothing. Whoever holds polls open
 //! stands before this door, and is believed in nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -32,30 +33,44 @@ const OVERDUE: Duration = Duration::from_secs(10);
 /// How old the last sign of life may be before it is written anew.
 const SEEN_MILLISECONDS: i64 = 10_000;
 
+/// What a tree that is still to be put together means to whoever asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Making {
+    /// It waits for it.
+    Waits,
+    /// The job goes back at once, to be had by a poll.
+    GivesBack,
+}
+
 pub(super) async fn poll(
-    plane: &Plane,
+    plane: &Arc<Plane>,
     caller: &mut Caller,
     body: &Poll,
     now: Moment,
 ) -> Result<PollReply, Problem> {
-    ask(plane, caller, body.capabilities.as_slice(), now).await
+    ask(plane, caller, (body.capabilities.as_slice(), Making::Waits), now).await
 }
 
 /// The next job of a worker whose result was just taken, under the same rules as if it polled: the offer answers the call that brought
-/// the result. Whatever is in the way is no fault of the result: there is no offer then, and a poll will say why.
-pub(super) async fn next(plane: &Plane, caller: &mut Caller, asked: &Next) -> Option<Blob<MOST_OFFER_BYTES>> {
+/// the result. Whatever is in the way is no fault of the result: there is no offer then, and a poll will say why. Nor does the result wait
+/// for more than a claim.
+pub(super) async fn next(
+    plane: &Arc<Plane>,
+    caller: &mut Caller,
+    asked: &Next,
+) -> Option<Blob<MOST_OFFER_BYTES>> {
     // Not when the call came: the lease of the next job begins now.
     let now = plane.now();
-    match ask(plane, caller, asked.capabilities.as_slice(), now).await {
+    match ask(plane, caller, (asked.capabilities.as_slice(), Making::GivesBack), now).await {
         Ok(PollReply::Offer { offer, .. }) => Some(offer),
         Ok(PollReply::Nothing { .. } | PollReply::Drain { .. }) | Err(_) => None,
     }
 }
 
 async fn ask(
-    plane: &Plane,
+    plane: &Arc<Plane>,
     caller: &mut Caller,
-    capabilities: &[String],
+    (capabilities, making): (&[String], Making),
     now: Moment,
 ) -> Result<PollReply, Problem> {
     learn(plane, caller, capabilities, now).await?;
@@ -67,13 +82,20 @@ async fn ask(
         WorkerState::Quarantined | WorkerState::Revoked => return Ok(nothing(LATER)),
     }
     for _ in 0..MOST_REFUSED {
-        let claimed = match plane.store.claim(&caller.worker.id, 1, now).await {
+        let keys = (&caller.worker.id, caller.worker.generation);
+        let claimed = match plane.store.claim(keys, 1, now).await {
             Ok(mut offers) => offers.pop(),
             Err(ClaimFault::Store(fault)) => return Err(fault.into()),
+            Err(ClaimFault::OtherKeys) => break,
             Err(ClaimFault::UnknownWorker(_) | ClaimFault::NotActive(_)) => return Ok(nothing(LATER)),
         };
         let Some(claimed) = claimed else { break };
         plane.bell.ring();
+        if making == Making::GivesBack && claimed.held.as_ref().is_none_or(|held| held.inherits) {
+            plane.store.give_back(&claimed.lease, now).await?;
+            plane.bell.ring();
+            break;
+        }
         if let Some(offer) = offer(plane, caller, &key, claimed, now).await? {
             return Ok(PollReply::Offer { version: Version, offer });
         }
@@ -102,7 +124,7 @@ async fn learn(plane: &Plane, caller: &mut Caller, said: &[String], now: Moment)
 
 /// The offer of a job that was claimed; none when it is not allowed any more, which ends its stage.
 async fn offer<const MOST: usize>(
-    plane: &Plane,
+    plane: &Arc<Plane>,
     caller: &Caller,
     key: &SealKey,
     Claimed { lease, held, .. }: Claimed,
@@ -118,7 +140,7 @@ async fn offer<const MOST: usize>(
     };
     let held = match held.inherits {
         false => held,
-        true => match inherited(plane, lease, held).await {
+        true => match made_apart(plane, lease, held).await {
             Ok(held) => held,
             Err(InheritFault::Unusable(reason)) => {
                 return refuse(plane, lease, &reason, now).await.map(|()| None);
@@ -150,6 +172,13 @@ async fn offer<const MOST: usize>(
             Ok(None)
         }
     }
+}
+
+/// In a task of its own: whoever asked may go away meanwhile, and what was begun is finished for whoever asks next.
+async fn made_apart(plane: &Arc<Plane>, lease: &Lease, held: Held) -> Result<Held, InheritFault> {
+    let (plane, lease) = (Arc::clone(plane), lease.clone());
+    let making = tokio::spawn(async move { inherited(&plane, &lease, held).await });
+    making.await.unwrap_or_else(|_| Err(InheritFault::Here(Problem::internal("source_making"))))
 }
 
 /// One byte more than is left: the worker stops there, and whoever counts here sees that it was too much.

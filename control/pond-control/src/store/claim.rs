@@ -49,15 +49,26 @@ pub enum ClaimFault {
     UnknownWorker(WorkerId),
     #[error("the worker is {}", .0.name())]
     NotActive(WorkerState),
+    #[error("the worker has other keys by now")]
+    OtherKeys,
 }
 
 impl Store {
-    /// Up to `most` jobs for this worker; fewer when there are no more.
-    pub async fn claim(&self, worker: &WorkerId, most: u32, now: Moment) -> Result<Vec<Offer>, ClaimFault> {
+    /// Up to `most` jobs for this worker while its keys are those of this generation; fewer when there are no more.
+    pub async fn claim(
+        &self,
+        (worker, generation): (&WorkerId, u64),
+        most: u32,
+        now: Moment,
+    ) -> Result<Vec<Offer>, ClaimFault> {
         let known = self.known_worker(worker).await?;
         let known = known.ok_or_else(|| ClaimFault::UnknownWorker(worker.clone()))?;
         if known.state != WorkerState::Active {
             return Err(ClaimFault::NotActive(known.state));
+        }
+        // Whoever asked before the keys changed is nobody to offer anything to.
+        if known.generation != generation {
+            return Err(ClaimFault::OtherKeys);
         }
         if let Some(heads) = self.heads.lately() {
             let offers = self.take_from(&heads, &known, most, now).await?;

@@ -11,7 +11,7 @@ use super::Store;
 use super::budget::{self, Account};
 use super::engine::{Fault, Tx, args};
 use super::flow::{End, HeldRun, LiveJob, RunState, after, ended, over};
-use super::id::Moment;
+use super::id::{Moment, RunId};
 use super::journal::{Action, Actor};
 use super::lease::{Lease, Spent};
 use super::logs::{self, Chunk};
@@ -95,7 +95,7 @@ impl Store {
         let Some(mut run) = HeldRun::of_job(&mut tx, &completion.lease.job).await? else {
             return replayed(tx, completion).await;
         };
-        let Some((job, tries, account)) = take_job(&mut tx, completion.lease).await? else {
+        let Some((job, tries, account)) = take_job(&mut tx, completion.lease, now).await? else {
             return replayed(tx, completion).await;
         };
         tell_start(&mut tx, &run, &job, completion.lease, now);
@@ -187,6 +187,12 @@ fn accepted(lease: &Lease, outcome: Outcome, digest: &Digest) -> serde_json::Val
 }
 
 impl Store {
+    /// Whether nothing of a run is left to do.
+    pub async fn is_over(&self, run: &RunId) -> Result<bool, Fault> {
+        let row = self.engine.row("SELECT open_stages FROM run WHERE id = $1", args![run]).await?;
+        row.map_or(Ok(true), |row| Ok(row.int("open_stages")? == 0))
+    }
+
     /// What was recorded under this lease: the digest of its envelope, and what came of it.
     pub async fn recorded(&self, lease: &Lease) -> Result<Option<(Digest, Outcome)>, Fault> {
         let sql = "SELECT digest, outcome FROM result WHERE job_id = $1 AND worker_id = $2 AND epoch = $3";
@@ -195,15 +201,21 @@ impl Store {
     }
 }
 
-/// The live job of this lease and the tries of its stage. The row goes: from here on the lease is over.
-async fn take_job(tx: &mut Tx, lease: &Lease) -> Result<Option<(LiveJob, i64, Account)>, Fault> {
+/// The live job of this lease and the tries of its stage. The row goes: from here on the lease is over. One that nobody said began
+/// is had only while its offer stands.
+async fn take_job(
+    tx: &mut Tx,
+    lease: &Lease,
+    now: Moment,
+) -> Result<Option<(LiveJob, i64, Account)>, Fault> {
     let row = tx
         .row(
             "DELETE FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'
+                AND (state <> 'leased' OR lease_until >= $4)
              RETURNING id, stage_id, class_id, attempt, state, cancel, lent, cost_microcents, egress_lent,
                 egress_bytes,
                 (SELECT tries FROM stage WHERE stage.id = job.stage_id) AS tries",
-            args![&lease.job, &lease.worker, lease.epoch],
+            args![&lease.job, &lease.worker, lease.epoch, now],
         )
         .await?;
     row.map(|row| Ok((LiveJob::read(&row)?, row.int("tries")?, Account::read(&row)?))).transpose()

@@ -78,7 +78,7 @@ pub(crate) fn a_source_is_kept_as_ciphertext(start: &dyn Fn(Set) -> World) {
     let token = Digest::of(b"one-time");
     let redeemed = world.block_on(async {
         let store = &world.plane.store;
-        let lease = store.claim(&worker, 1, now).await.unwrap().remove(0).lease;
+        let lease = store.claim((&worker, 0), 1, now).await.unwrap().remove(0).lease;
         let bundle = pond_control::store::BundleId::parse(source).unwrap();
         let later = now.plus(std::time::Duration::from_secs(60));
         store.issue_bundle_token(&bundle, &lease, &token, later).await.unwrap();

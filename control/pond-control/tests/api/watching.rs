@@ -49,7 +49,7 @@ impl<'a> Job<'a> {
         let worker = world.worker();
         let lease = world.block_on(async {
             let store = &world.plane.store;
-            let lease = store.claim(&worker, 1, world.plane.now()).await.unwrap().remove(0).lease;
+            let lease = store.claim((&worker, 0), 1, world.plane.now()).await.unwrap().remove(0).lease;
             store.acknowledge(&lease, world.plane.now()).await.unwrap();
             lease
         });

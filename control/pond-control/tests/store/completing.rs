@@ -62,6 +62,28 @@ pub(crate) async fn a_result_of_an_old_lease_is_stale(world: &World) {
     assert_eq!(send(world, &old, b"good").await, Completed::Stale);
 }
 
+pub(crate) async fn a_result_under_an_offer_that_lapsed_is_stale(world: &World) {
+    let run = world.submit(&document(&["a"])).await;
+    let worker = world.worker("w").await;
+    // In time, and late with nobody having looked yet: also of a result that takes the long way.
+    let offered = world.claim(&worker, START).await.lease;
+    for (outcome, reason) in [(Outcome::Succeeded, ""), (Outcome::Failed, "no"), (Outcome::Rejected, "lie")] {
+        let completion =
+            Completion { lease: &offered, outcome, reason, spent: Spent::default(), envelope: b"late" };
+        assert_eq!(world.store.complete(completion, at(11)).await.unwrap(), Completed::Stale, "{outcome:?}");
+    }
+    assert_eq!(world.told(&run).await, ["a leased", "run active"]);
+    let completion = Completion {
+        lease: &offered,
+        outcome: Outcome::Failed,
+        reason: "no",
+        spent: Spent::default(),
+        envelope: b"in time",
+    };
+    let ended = world.store.complete(completion, at(10)).await.unwrap();
+    assert_eq!(ended, Completed::Accepted(State::Failed));
+}
+
 pub(crate) async fn a_failed_stage_is_tried_again(world: &World) {
     let run = world.submit_with(&document(&["a", "b a"]), 1, START).await;
     let worker = world.worker("w").await;

@@ -29,7 +29,7 @@ async fn write(world: &World, number: u32) {
     loop {
         let run = world.submit(&document(&["a", "b a"])).await;
         tell(&format!("submitted {run}"));
-        for offer in world.store.claim(&worker, 1, START).await.unwrap() {
+        for offer in world.store.claim((&worker, 0), 1, START).await.unwrap() {
             world.complete(&offer.lease, Outcome::Succeeded, START).await;
             tell(&format!("completed {}", offer.stage));
         }

@@ -22,7 +22,7 @@ struct Carrier {
 
 impl Carrier {
     async fn begin(world: &World, worker: &WorkerId, now: u64) -> Option<Self> {
-        let offer = world.store.claim(worker, 1, at(now)).await.unwrap().pop()?;
+        let offer = world.store.claim((worker, 0), 1, at(now)).await.unwrap().pop()?;
         let renewed = world.store.acknowledge(&offer.lease, at(now)).await.unwrap();
         assert_eq!(renewed.lent_egress_bytes, 0, "nothing is lent before somebody asks");
         Some(Self { offer, lent: 0, moved: 0 })

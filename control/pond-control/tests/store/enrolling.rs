@@ -60,7 +60,7 @@ pub(crate) async fn a_revoked_worker_has_nothing(world: &World) {
     }
     assert_eq!(world.told(&runs[0]).await, ["a queued", "run active"]);
     assert_eq!(world.told(&runs[1]).await, ["b cancelled changed my mind", "run cancelled"]);
-    let claimed = world.store.claim(&worker, 1, at(3)).await;
+    let claimed = world.store.claim((&worker, 0), 1, at(3)).await;
     assert!(matches!(claimed, Err(ClaimFault::NotActive(WorkerState::Revoked))));
     let offer = world.started(&next, at(3)).await;
     assert!(offer.lease.job == one.lease.job && offer.lease.epoch > one.lease.epoch + 1);

@@ -17,7 +17,7 @@ pub(crate) async fn jobs_go_out_in_order_each_under_its_epoch(world: &World) {
         runs.push(world.submit_with(&document(&["a"]), 0, at(second)).await);
     }
     let worker = world.worker("w").await;
-    let offers = world.store.claim(&worker, 2, at(10)).await.unwrap();
+    let offers = world.store.claim((&worker, 0), 2, at(10)).await.unwrap();
     let seen: Vec<_> = offers.iter().map(|offer| (&offer.run, offer.lease.epoch, offer.attempt)).collect();
     assert_eq!(seen, [(&runs[0], 1, 1), (&runs[1], 1, 1)]);
     assert_eq!(world.claim(&worker, at(10)).await.run, runs[2]);
@@ -39,7 +39,7 @@ pub(crate) async fn claimers_at_once_never_get_the_same_job(world: &World) {
     let one = async |worker| {
         let mut taken = Vec::new();
         loop {
-            let offers = world.store.claim(worker, 1, START).await.unwrap();
+            let offers = world.store.claim((worker, 0), 1, START).await.unwrap();
             match offers.first() {
                 Some(offer) => taken.push(offer.lease.job.clone()),
                 None => break taken,
@@ -51,7 +51,7 @@ pub(crate) async fn claimers_at_once_never_get_the_same_job(world: &World) {
     let all = [all.0, all.1, all.2, all.3, all.4, all.5, all.6, all.7].concat();
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     // A claim passes over what another is taking, and one that found nothing else stops early; nothing is lost by that.
-    let left = world.store.claim(a, 100, START).await.unwrap();
+    let left = world.store.claim((a, 0), 100, START).await.unwrap();
     assert_eq!(all.len() + left.len(), 40);
 }
 
@@ -164,15 +164,15 @@ pub(crate) async fn a_worker_that_loses_many_jobs_gets_no_more(world: &World) {
         world.submit(&document(&["a"])).await;
     }
     let (bad, good) = (world.worker("bad").await, world.worker("good").await);
-    for offer in world.store.claim(&bad, 3, START).await.unwrap() {
+    for offer in world.store.claim((&bad, 0), 3, START).await.unwrap() {
         world.store.acknowledge(&offer.lease, START).await.unwrap();
     }
     assert_eq!(world.store.expire(at(61)).await.unwrap().len(), 3);
     let view = world.store.worker(&bad).await.unwrap().unwrap();
     assert_eq!((view.state, view.reason.as_str()), (WorkerState::Quarantined, "3 jobs were lost on it"));
-    let refused = world.store.claim(&bad, 1, at(62)).await;
+    let refused = world.store.claim((&bad, 0), 1, at(62)).await;
     assert!(matches!(refused, Err(ClaimFault::NotActive(WorkerState::Quarantined))));
-    assert_eq!(world.store.claim(&good, 9, at(62)).await.unwrap().len(), 4);
+    assert_eq!(world.store.claim((&good, 0), 9, at(62)).await.unwrap().len(), 4);
     let system = pond_control::store::Actor::System;
     world.store.release(&bad, &system, at(70)).await.unwrap();
     world.nothing_for(&bad, at(71)).await;
@@ -184,14 +184,14 @@ pub(crate) async fn what_lapsed_while_nobody_listened_is_nobody_s_fault(world: &
         world.submit(&document(&["a"])).await;
     }
     let worker = world.worker("w").await;
-    for offer in world.store.claim(&worker, 3, START).await.unwrap() {
+    for offer in world.store.claim((&worker, 0), 3, START).await.unwrap() {
         world.store.acknowledge(&offer.lease, START).await.unwrap();
     }
     let lapsed = world.store.expire_heard(at(30), at(61)).await.unwrap();
     let lapsed: Vec<Lapse> = lapsed.into_iter().map(|lapsed| lapsed.what).collect();
     assert_eq!(lapsed, [Lapse::Requeued; 3]);
     assert_eq!(world.store.worker(&worker).await.unwrap().unwrap().state, WorkerState::Active);
-    for offer in world.store.claim(&worker, 3, at(62)).await.unwrap() {
+    for offer in world.store.claim((&worker, 0), 3, at(62)).await.unwrap() {
         world.store.acknowledge(&offer.lease, at(62)).await.unwrap();
     }
     // From then on a whole lease has passed in which it could have called.

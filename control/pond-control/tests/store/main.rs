@@ -86,6 +86,7 @@ conformance! {
         a_result_is_accepted_once,
         a_result_sent_twice_at_once_is_accepted_once,
         a_result_of_an_old_lease_is_stale,
+        a_result_under_an_offer_that_lapsed_is_stale,
         a_failed_stage_is_tried_again,
         a_result_that_does_not_verify_fails_the_stage,
         a_result_of_a_cancelled_job_is_kept,

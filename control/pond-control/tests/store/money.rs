@@ -47,7 +47,7 @@ struct Spender {
 
 impl Spender {
     async fn begin(world: &World, worker: &WorkerId, now: u64) -> Option<Self> {
-        let offer = world.store.claim(worker, 1, at(now)).await.unwrap().pop()?;
+        let offer = world.store.claim((worker, 0), 1, at(now)).await.unwrap().pop()?;
         let lent = world.store.lend(&offer.lease).await.unwrap();
         let renewed = world.store.acknowledge(&offer.lease, at(now)).await.unwrap();
         assert_eq!(renewed.lent_microcents, lent);

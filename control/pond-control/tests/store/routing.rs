@@ -26,7 +26,7 @@ pub(crate) async fn a_worker_gets_what_it_may_have(world: &World) {
     let strong = world.worker_of("strong", (Tier::Trusted, None), &["sandbox.gvisor"]).await;
     let mut taken = Vec::new();
     for worker in [&own, &theirs, &native, &strong] {
-        let offers = world.store.claim(worker, 9, at(9)).await.unwrap();
+        let offers = world.store.claim((worker, 0), 9, at(9)).await.unwrap();
         taken.push(offers.into_iter().map(|offer| offer.run).collect::<Vec<_>>());
     }
     // Of the two projects' work open to any pool, a byo worker sees its own tenant's only.
@@ -58,9 +58,11 @@ pub(crate) async fn a_drained_worker_gets_nothing(world: &World) {
     world.submit(&document(&["a"])).await;
     let worker = world.worker("w").await;
     world.store.drain(&worker, &Actor::Worker(worker.clone()), START).await.unwrap();
-    let refused = world.store.claim(&worker, 1, START).await;
+    let refused = world.store.claim((&worker, 0), 1, START).await;
     assert!(matches!(refused, Err(ClaimFault::NotActive(WorkerState::Draining))));
     assert_eq!(world.store.waiting().await.unwrap().len(), 1);
     world.store.release(&worker, &Actor::System, at(1)).await.unwrap();
+    let under_other_keys = world.store.claim((&worker, 1), 1, at(2)).await;
+    assert!(matches!(under_other_keys, Err(ClaimFault::OtherKeys)));
     world.claim(&worker, at(2)).await;
 }

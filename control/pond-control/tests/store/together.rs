@@ -15,7 +15,7 @@ async fn work(store: &Store, worker: &WorkerId, forgets: bool) -> usize {
     let mut accepted = 0;
     let mut idle = 0;
     while idle < 20 {
-        let offers = store.claim(worker, 2, at(1)).await.unwrap();
+        let offers = store.claim((worker, 0), 2, at(1)).await.unwrap();
         idle = if offers.is_empty() { idle + 1 } else { 0 };
         for (offer, number) in offers.iter().zip(0..) {
             if forgets && number == 1 {

@@ -140,13 +140,13 @@ impl World {
     }
 
     pub(crate) async fn claim(&self, worker: &WorkerId, now: Moment) -> Offer {
-        let mut offers = self.store.claim(worker, 1, now).await.unwrap();
+        let mut offers = self.store.claim((worker, 0), 1, now).await.unwrap();
         assert_eq!(offers.len(), 1, "nothing to claim");
         offers.remove(0)
     }
 
     pub(crate) async fn nothing_for(&self, worker: &WorkerId, now: Moment) {
-        assert_eq!(self.store.claim(worker, 9, now).await.unwrap(), []);
+        assert_eq!(self.store.claim((worker, 0), 9, now).await.unwrap(), []);
     }
 
     pub(crate) async fn started(&self, worker: &WorkerId, now: Moment) -> Offer {
