@@ -52,6 +52,8 @@ pub(crate) struct Control {
     hook: Arc<Mutex<Hook>>,
     /// How often each path was called.
     calls: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// How long the answers of a path take to get to the worker.
+    late: Arc<Mutex<BTreeMap<&'static str, Duration>>>,
     directory: TempDir,
 }
 
@@ -95,11 +97,12 @@ impl Control {
         });
         let hook: Arc<Mutex<Hook>> = Arc::new(Mutex::new(Box::new(|_, bytes| Some(bytes))));
         let calls = Arc::new(Mutex::new(BTreeMap::new()));
-        let between = (Arc::clone(&hook), Arc::clone(&calls));
+        let late = Arc::new(Mutex::new(BTreeMap::new()));
+        let between = Between { hook: Arc::clone(&hook), calls: Arc::clone(&calls), late: Arc::clone(&late) };
         let router =
             protocol::router(Arc::clone(&plane)).layer(from_fn(move |request: Request, next: Next| {
-                let (hook, calls) = between.clone();
-                async move { changed(request, next, hook, calls).await }
+                let between = between.clone();
+                async move { changed(request, next, between).await }
             }));
         let address = runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -108,11 +111,16 @@ impl Control {
             tokio::spawn(ticker::run(Arc::clone(&plane), ticker::Pace::default(), |_| {}));
             address
         });
-        Self { runtime, plane, key, address, hook, calls, directory }
+        Self { runtime, plane, key, address, hook, calls, late, directory }
     }
 
     pub(crate) fn between(&self, hook: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>> + Send + Sync + 'static) {
         *self.hook.lock().unwrap() = Box::new(hook);
+    }
+
+    /// Answers of this path take so long from here on.
+    pub(crate) fn delay(&self, path: &'static str, by: Duration) {
+        self.late.lock().unwrap().insert(path, by);
     }
 
     pub(crate) fn calls(&self, path: &str) -> usize {
@@ -230,16 +238,21 @@ impl Control {
     }
 }
 
-async fn changed(
-    request: Request,
-    next: Next,
+/// Somebody between the two.
+#[derive(Clone)]
+struct Between {
     hook: Arc<Mutex<Hook>>,
     calls: Arc<Mutex<BTreeMap<String, usize>>>,
-) -> Response {
+    late: Arc<Mutex<BTreeMap<&'static str, Duration>>>,
+}
+
+async fn changed(request: Request, next: Next, Between { hook, calls, late }: Between) -> Response {
     let path = request.uri().path().to_owned();
     *calls.lock().unwrap().entry(path.clone()).or_default() += 1;
     let (parts, body) = next.run(request).await.into_parts();
     let bytes = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+    let late = late.lock().unwrap().get(path.as_str()).copied();
+    tokio::time::sleep(late.unwrap_or_default()).await;
     let changed = hook.lock().unwrap()(&path, bytes);
     match changed {
         Some(bytes) => Response::from_parts(parts, Body::from(bytes)),

@@ -130,3 +130,40 @@ fn a_second_signal_gives_jobs_up() {
     assert_eq!(processes("471102"), Vec::<String>::new());
     assert_eq!(host.residue(), Vec::<std::path::PathBuf>::new());
 }
+
+/// The lease is over with the result that was taken. A worker that hears of the one before the other has lost nothing, and the job that
+/// the answer brings is carried out.
+#[test]
+fn a_result_whose_answer_takes_its_time_is_no_lost_lease() {
+    let control = Control::start(LEASE);
+    control.delay("/orch/complete", Duration::from_secs(2));
+    let runs: Vec<_> = (0..4).map(|_| control.submit(&shell("true"), None)).collect();
+    let host = Host::working(&control);
+    for run in &runs {
+        let stage = control.wait_for(run, &[State::Failed, State::Succeeded], &|| host.log());
+        assert_eq!(stage.state, State::Succeeded);
+    }
+    host.wait("all to be told", || host.log().matches("job_accepted").count() == runs.len());
+    assert!(control.calls("/orch/acknowledge") > 0, "nobody asked about a lease meanwhile\n{}", host.log());
+    assert!(!host.log().contains("lease_lost") && !host.log().contains("job_failed"), "{}", host.log());
+    assert_eq!(host.commands(), runs.len());
+}
+
+#[test]
+fn a_drained_worker_gives_back_the_job_that_an_answer_brings() {
+    let control = Control::start(LEASE);
+    control.delay("/orch/complete", Duration::from_secs(3));
+    let long = control.submit(&shell("echo begun; sleep 471103"), None);
+    let host = Host::working(&control);
+    let stage = control.wait_for(&long, &[State::Running], &|| host.log());
+    host.wait("output", || control.stream(&stage, Stream::Stdout) == b"begun\n");
+    let runs = [control.submit(&shell("true"), None), control.submit(&shell("true"), None)];
+    // The one slot that is left takes the first; its end asks for the second.
+    control.wait_for(&runs[0], &[State::Succeeded], &|| host.log());
+    control.wait_for(&runs[1], &[State::Leased], &|| host.log());
+    host.signal(Signal::TERM);
+    control.wait_for(&runs[1], &[State::Queued], &|| host.log());
+    assert_eq!((host.commands(), control.calls("/orch/decline")), (1, 1), "{}", host.log());
+    control.cancel(&long);
+    host.wait("the sandbox to be gone", || processes("471103").is_empty());
+}

@@ -76,25 +76,45 @@ pub struct Wires {
     pub lent: OwnedFd,
 }
 
-/// What a job was lent in all.
+/// What a job was lent in all, of money and of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lent {
-    pub microcents: u64,
-    pub egress_bytes: u64,
+    pub microcents: Answered,
+    pub egress_bytes: Answered,
+}
+
+/// How much that is, and how many questions about it were answered: no more than before is a no to who asked, and nothing to who did not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Answered {
+    pub total: u64,
+    pub answers: u64,
+}
+
+impl Answered {
+    pub fn answer(&mut self, total: u64) {
+        *self = Self { total, answers: self.answers.wrapping_add(1) };
+    }
 }
 
 impl Lent {
+    pub const BYTES: usize = 32;
+
     /// Eight bytes each, big-endian: a packet that a pipe never cuts.
-    pub fn to_bytes(self) -> [u8; 16] {
-        (u128::from(self.microcents) << 64 | u128::from(self.egress_bytes)).to_be_bytes()
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let Self { microcents, egress_bytes } = self;
+        let words = [microcents.total, microcents.answers, egress_bytes.total, egress_bytes.answers];
+        let mut bytes = [0; Self::BYTES];
+        bytes.chunks_exact_mut(8).zip(words).for_each(|(place, word)| {
+            place.copy_from_slice(&word.to_be_bytes());
+        });
+        bytes
     }
 
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
-        Self {
-            microcents: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
-            egress_bytes: u64::from_be_bytes(rest),
-        }
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let mut words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_be_bytes));
+        let mut next = || words.next().unwrap_or_default();
+        let mut answered = || Answered { total: next(), answers: next() };
+        Self { microcents: answered(), egress_bytes: answered() }
     }
 }
 
@@ -193,6 +213,16 @@ mod tests {
             state: "/s".into(),
             key: "/k".into(),
         }
+    }
+
+    #[test]
+    fn what_was_lent_arrives_with_what_it_answers() {
+        let mut lent = Lent::default();
+        lent.egress_bytes.answer(7);
+        lent.egress_bytes.answer(u64::MAX);
+        lent.microcents.answer(3);
+        assert_eq!(Lent::from_bytes(lent.to_bytes()), lent);
+        assert_eq!((lent.microcents.answers, lent.egress_bytes), (1, Answered { total: u64::MAX, answers: 2 }));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pond_wire::gateway::Event;
 use pond_worker::gateway::Gateway;
-use pond_worker::order::{JobAnswer, Lent, Wires, answer};
+use pond_worker::order::{Answered, JobAnswer, Lent, Wires, answer};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -34,6 +34,8 @@ pub(crate) struct Daemon {
     told: UnixStream,
     /// Until it has said its last word.
     lent: Option<OwnedFd>,
+    /// What it said last.
+    heard: Lent,
 }
 
 /// Who has something to say.
@@ -45,18 +47,21 @@ enum Speaker {
 
 impl Daemon {
     pub(super) fn of(wires: &Wires) -> std::io::Result<Self> {
-        Ok(Self { told: wires.socket.try_clone()?, lent: Some(wires.lent.try_clone()?) })
+        Ok(Self { told: wires.socket.try_clone()?, lent: Some(wires.lent.try_clone()?), heard: Lent::default() })
     }
 
-    /// What the job may use in all from now on.
-    fn said(&mut self) -> Option<Lent> {
-        let mut bytes = [0; 16];
+    /// What the job may use in all from now on, of money and of bytes: what it was asked about.
+    fn said(&mut self) -> Option<[Option<u64>; 2]> {
+        let mut bytes = [0; Lent::BYTES];
         let said = self.lent.as_ref().and_then(|lent| rustix::io::read(lent, &mut bytes).ok());
         if said != Some(bytes.len()) {
             self.lent = None;
             return None;
         }
-        Some(Lent::from_bytes(bytes))
+        let said = Lent::from_bytes(bytes);
+        let heard = std::mem::replace(&mut self.heard, said);
+        let news = |now: Answered, before: Answered| (now.answers != before.answers).then_some(now.total);
+        Some([news(said.microcents, heard.microcents), news(said.egress_bytes, heard.egress_bytes)])
     }
 
     /// One that is gone ends the job by that alone.
@@ -80,10 +85,13 @@ impl Listener {
                     continue;
                 }
                 Speaker::Daemon => {
-                    if let Some(lent) = self.daemon.as_mut().and_then(Daemon::said) {
-                        self.gateway.ceiling(lent.microcents)?;
-                        self.gateway.bytes(lent.egress_bytes)?;
-                        traffic.ceiling_microcents = traffic.ceiling_microcents.max(lent.microcents);
+                    let [microcents, bytes] = self.daemon.as_mut().and_then(Daemon::said).unwrap_or_default();
+                    if let Some(microcents) = microcents {
+                        self.gateway.ceiling(microcents)?;
+                        traffic.ceiling_microcents = traffic.ceiling_microcents.max(microcents);
+                    }
+                    if let Some(bytes) = bytes {
+                        self.gateway.bytes(bytes)?;
                     }
                     continue;
                 }

@@ -105,8 +105,8 @@ impl Held<'_> {
         said.await.copied()
     }
 
-    /// Whoever asked for more gets to know what there is.
-    fn answered(&self, asked: Spent, lent: Lent) {
+    /// Whoever asked for more gets to know what there is, and nobody else takes it for an answer.
+    fn answered(&self, asked: Spent, (microcents, egress_bytes): (u64, u64)) {
         if !asked.wants() {
             return;
         }
@@ -115,7 +115,14 @@ impl Held<'_> {
             let bytes = spent.wanted_egress_bytes;
             spent.wanted_egress_bytes = bytes.filter(|wanted| Some(*wanted) != asked.wanted_egress_bytes);
         });
-        self.lent.send_replace(lent);
+        self.lent.send_modify(|lent| {
+            if asked.wanted.is_some() {
+                lent.microcents.answer(microcents);
+            }
+            if asked.wanted_egress_bytes.is_some() {
+                lent.egress_bytes.answer(egress_bytes);
+            }
+        });
     }
 }
 
@@ -134,7 +141,7 @@ pub(super) async fn hold(
     asking: Asking,
 ) -> Result<Option<Job>, JobFault> {
     let mut phase = asking.phase.clone();
-    let lease = Lease { job: Id::try_from(offer.job.clone())?, epoch: offer.lease_epoch };
+    let lease = lease_of(offer)?;
     let desk = daemon.place.desk(&offer.job, offer.lease_epoch)?;
     let (course, courses) = watch::channel(Course::Go);
     let spent = watch::Sender::default();
@@ -149,7 +156,7 @@ pub(super) async fn hold(
         () = &mut keeping => End::LeaseLost,
         _ = phase.wait_for(|phase| *phase == Phase::GiveUp) => End::GivenUp,
     };
-    let lost = match end {
+    let given_up = match end {
         End::Done(done) => {
             if let Err(fault) = &done {
                 let declined = fault.declined();
@@ -161,28 +168,46 @@ pub(super) async fn hold(
             }
             return done;
         }
-        End::LeaseLost => true,
-        End::GivenUp => false,
+        End::LeaseLost => false,
+        End::GivenUp => true,
     };
     course.send_replace(Course::Lost);
-    if lost {
-        (daemon.log)("lease_lost", &[("job", &offer.job)]);
-    }
     // It is told to end; one that does not is killed with everything it started when this is dropped.
-    let gone = tokio::time::timeout(GRACE, &mut working).await.is_ok();
-    if gone && !lost {
-        decline(&held, Some(Declined::GivenBack {})).await;
+    match tokio::time::timeout(GRACE, &mut working).await {
+        // A lease is over with the result that was taken, which may be known here before the answer that says so has come.
+        Ok(Ok(next)) => return Ok(next),
+        Ok(Err(_)) if given_up => decline(&held, Some(Declined::GivenBack {})).await,
+        Ok(Err(_)) | Err(_) => {}
+    }
+    if !given_up {
+        (daemon.log)("lease_lost", &[("job", &offer.job)]);
     }
     Err(JobFault::Lost)
 }
 
-/// Hands the lease in. A word that does not arrive costs the time until the lease lapses.
-async fn decline(held: &Held<'_>, declined: Option<Declined>) {
-    let Some(declined) = declined else { return };
-    let body = Decline { version: Version, lease: held.lease.clone(), declined };
-    if let Err(fault) = held.daemon.session.call::<DeclineReply>(Route::Decline, &body).await {
-        (held.daemon.log)("decline_failed", &[("job", &held.offer.job), ("error", &because(&fault))]);
+/// An offer that nothing was done with goes back.
+pub(super) async fn give_back(daemon: &Daemon, offer: &Offer) {
+    if let Ok(lease) = lease_of(offer) {
+        hand_in(daemon, lease, Declined::GivenBack {}).await;
     }
+}
+
+async fn decline(held: &Held<'_>, declined: Option<Declined>) {
+    if let Some(declined) = declined {
+        hand_in(held.daemon, held.lease.clone(), declined).await;
+    }
+}
+
+/// Hands the lease in. A word that does not arrive costs the time until the lease lapses.
+async fn hand_in(daemon: &Daemon, lease: Lease, declined: Declined) {
+    let body = Decline { version: Version, lease, declined };
+    if let Err(fault) = daemon.session.call::<DeclineReply>(Route::Decline, &body).await {
+        (daemon.log)("decline_failed", &[("job", &body.lease.job.as_str()), ("error", &because(&fault))]);
+    }
+}
+
+fn lease_of(offer: &Offer) -> Result<Lease, NotAValue> {
+    Ok(Lease { job: Id::try_from(offer.job.clone())?, epoch: offer.lease_epoch })
 }
 
 impl JobFault {
@@ -259,7 +284,7 @@ async fn keep(held: &Held<'_>, course: &watch::Sender<Course>) {
                 ..
             })) => {
                 until = sent + holds(lease_seconds);
-                held.answered(spent, Lent { microcents: lent_microcents, egress_bytes: lent_egress_bytes });
+                held.answered(spent, (lent_microcents, lent_egress_bytes));
                 pace = Pace::default();
             }
             Ok(Ok(HeartbeatReply { verdict: Verdict::Cancel { reason }, .. })) => {
@@ -269,7 +294,7 @@ async fn keep(held: &Held<'_>, course: &watch::Sender<Course>) {
                         &[("job", &held.offer.job), ("reason", &reason.as_str())],
                     );
                 }
-                held.answered(spent, Lent::default());
+                held.answered(spent, (0, 0));
                 until = sent + holds(held.offer.lease_seconds);
             }
             Ok(Ok(HeartbeatReply { verdict: Verdict::Lost {}, .. })) => return,

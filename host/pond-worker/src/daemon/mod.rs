@@ -38,7 +38,7 @@ pub use session::{CallFault, Session};
 
 use crate::because;
 use crate::meant::{Meant, MeantFault, understand};
-use hold::hold;
+use hold::{give_back, hold};
 use pace::Pace;
 
 /// How long a poll is held open, and how much longer its answer may take.
@@ -112,10 +112,13 @@ impl Asking {
         Few::try_from(self.known.borrow().clone())
     }
 
+    fn takes_jobs(&self) -> bool {
+        *self.phase.borrow() == Phase::Work
+    }
+
     /// What goes with a result: nothing from a worker that takes no more jobs.
     fn next(&self) -> Option<Next> {
-        let works = *self.phase.borrow() == Phase::Work;
-        self.capabilities().ok().filter(|_| works).map(|capabilities| Next { capabilities })
+        self.capabilities().ok().filter(|_| self.takes_jobs()).map(|capabilities| Next { capabilities })
     }
 }
 
@@ -162,6 +165,11 @@ async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>
                     let mut next = Some(job);
                     while let Some(job) = next {
                         let (offer, meant) = *job;
+                        // It came with the answer to a result that was handed in before.
+                        if !asking.takes_jobs() {
+                            give_back(&daemon, &offer).await;
+                            break;
+                        }
                         let ended = hold(&daemon, &offer, &meant, asking.clone()).await;
                         next = told(&daemon, &offer, ended);
                         daemon.spare.fill(&daemon.executable);
