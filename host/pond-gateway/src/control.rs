@@ -14,10 +14,12 @@ use rustix::io::Errno;
 use thiserror::Error;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::gateway::Gateway;
 use crate::outbox::{Told, Urgency};
+use crate::second::caught_up;
 use crate::stance::Stance;
 
 /// Events that wait for the host before those who make them do.
@@ -50,15 +52,17 @@ pub(crate) struct Control {
     socket: AsyncFd<OwnedFd>,
     /// The same socket, watched for room when there is none. It is had beforehand: descriptors may run out.
     outlet: OwnedFd,
+    /// The thread that hears of rules and of the end later than this one.
+    second: Handle,
 }
 
 impl Control {
-    pub(crate) fn new(socket: OwnedFd) -> Result<Self, ControlFault> {
+    pub(crate) fn new(socket: OwnedFd, second: Handle) -> Result<Self, ControlFault> {
         let watch = |errno: Errno| ControlFault::Watch(errno.into());
         rustix::io::ioctl_fionbio(&socket, true).map_err(watch)?;
         let outlet = rustix::io::fcntl_dupfd_cloexec(&socket, 3).map_err(watch)?;
         let socket = watched(socket, Interest::READABLE).map_err(ControlFault::Watch)?;
-        Ok(Self { socket, outlet })
+        Ok(Self { socket, outlet, second })
     }
 
     /// Talks until the host says that the job is over, or is gone.
@@ -98,6 +102,8 @@ impl Control {
                 Ok(Command::Rules(reach)) => match Stance::new(&reach) {
                     Ok(stance) => {
                         gateway.rules.send_replace(Arc::new(stance));
+                        // The answer means that no byte goes any more where none may.
+                        caught_up(&self.second).await;
                         Event::RulesReplaced
                     }
                     Err(fault) => Event::RulesRefused { reason: fault.to_string() },
@@ -173,6 +179,8 @@ impl Control {
     ) -> Result<(), ControlFault> {
         gateway.rules.send_replace(Arc::new(Stance::Ended));
         let quiet = async {
+            // A tunnel that was allowed before this has its slot by then.
+            caught_up(&self.second).await;
             while gateway.tunnels.open() > 0 || gateway.set_aside() > 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
@@ -181,7 +189,11 @@ impl Control {
             _ = tokio::time::timeout(LAST_WORDS, quiet) => {}
             told = self.report(events, &mut known) => told?,
         }
-        known.extend(std::iter::from_fn(|| events.try_recv().ok()));
+        // Whoever finds no place from here on opens nothing.
+        events.close();
+        while let Some(told) = events.recv().await {
+            known.push(told);
+        }
         gateway.ledger.unsettled(gateway.set_aside());
         for event in gateway.ledger.take_flood().into_iter().chain(gateway.ledger.summary()) {
             known.push(Told::last(&event).map_err(ControlFault::Encode)?);

@@ -66,6 +66,12 @@ impl Threads {
     }
 }
 
+/// Returns when the second thread has done what it was at. Whatever it does from then on it does knowing what was said before: it looks
+/// whenever it goes on with a connection, and not in the middle of that.
+pub(crate) async fn caught_up(second: &Handle) {
+    if let Err(_ends_with_the_process) = second.spawn(std::future::ready(())).await {}
+}
+
 impl Place {
     fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {
         let load = Arc::clone(&self.load);
@@ -73,5 +79,31 @@ impl Place {
             connection.await;
             drop(load);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Who waits for the other thread has waited for what it was in the middle of.
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_the_second_thread_was_at_is_done_when_it_has_caught_up() {
+        let second = start().unwrap();
+        let (begun, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (began, did) = (Arc::clone(&begun), Arc::clone(&done));
+        second.spawn(async move {
+            began.store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(100));
+            did.store(true, Ordering::Relaxed);
+        });
+        while !begun.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        runtime().unwrap().block_on(caught_up(&second));
+        assert!(done.load(Ordering::Relaxed));
     }
 }

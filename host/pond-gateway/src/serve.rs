@@ -84,7 +84,7 @@ pub(crate) async fn serve(
     if let Some(order) = &start.order.broker {
         models::install(&gateway, order, start.keys)?;
     }
-    let control = Control::new(socket)?;
+    let control = Control::new(socket, second.clone())?;
     let threads = Threads::new(second);
     for (door, listener) in listeners {
         open(&gateway, &threads, seats, door, listener)

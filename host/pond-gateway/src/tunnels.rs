@@ -130,7 +130,7 @@ impl Tunnels {
             if self.bytes_left() > 0 {
                 continue;
             }
-            if !loan.asked.swap(true, Ordering::Relaxed) {
+            if !loan.asked.swap(true, Ordering::AcqRel) {
                 loan.ask.notify_one();
             }
             if answers.changed().await.is_err() || *answers.borrow() <= before {
@@ -141,16 +141,23 @@ impl Tunnels {
 
     /// Resolves when tunnels wait for more than was lent.
     pub(crate) async fn short(&self) {
-        match &self.loan {
-            Some(loan) => loan.ask.notified().await,
-            None => std::future::pending().await,
+        let Some(loan) = &self.loan else { return std::future::pending().await };
+        loop {
+            loan.ask.notified().await;
+            // The answer may have come while the question was being asked, by the other thread. It woke whoever waits for it; who
+            // finds nothing after it asks anew.
+            loan.asked.swap(false, Ordering::AcqRel);
+            if self.bytes_left() == 0 {
+                loan.asked.store(true, Ordering::Release);
+                return;
+            }
         }
     }
 
     /// The answer: what was lent in all by now. No more than before is a no.
     pub(crate) fn lend(&self, total: u64) {
         let Some(loan) = &self.loan else { return };
-        loan.asked.store(false, Ordering::Relaxed);
+        loan.asked.store(false, Ordering::Release);
         loan.lent.send_modify(|lent| *lent = total.max(*lent));
     }
 }
