@@ -78,8 +78,11 @@ impl Disk {
         match fork_into(Namespaces::Inherit, None).at(STEP)? {
             Fork::Child => {
                 drop(comes);
-                match self.attach().and_then(|device| device.mount()).and_then(acquaint) {
-                    Ok(mount) => tell(goes.as_fd(), Report::Prepared, &[mount.as_fd()]),
+                match self.attach().and_then(|device| device.mount()) {
+                    Ok(mount) => {
+                        acquaint(&mount);
+                        tell(goes.as_fd(), Report::Prepared, &[mount.as_fd()]);
+                    }
                     Err(failure) => tell(goes.as_fd(), failure.report(), &[]),
                 }
                 exit_now(0)
@@ -142,12 +145,11 @@ impl LoopDevice {
 }
 
 /// A filesystem looks for its free blocks when it first needs one, which takes it as long as all that an overlay asks of it: so it
-/// is asked here, while nobody waits. Nothing of it stays.
-fn acquaint(mount: OwnedFd) -> Result<OwnedFd, Failure> {
+/// is asked here, while nobody waits. A disk that is full, or whose maker was killed in the middle of this the last time, is as good.
+fn acquaint(mount: &OwnedFd) {
     const FIRST: &str = "first";
-    rustix::fs::mkdirat(&mount, FIRST, Mode::RWXU).at(STEP)?;
-    rustix::fs::unlinkat(&mount, FIRST, AtFlags::REMOVEDIR).at(STEP)?;
-    Ok(mount)
+    if let Err(_full_or_there) = rustix::fs::mkdirat(mount, FIRST, Mode::RWXU) {}
+    if let Err(_not_made) = rustix::fs::unlinkat(mount, FIRST, AtFlags::REMOVEDIR) {}
 }
 
 /// Binds the image to a free loop device. Asking for a number and taking it are two calls, so a neighbour may be faster.

@@ -84,12 +84,9 @@ fn serve() -> Result<(), Fault> {
         }
         if request {
             match request::receive(socket.as_fd())? {
-                // The processes of a ground would hold what belongs to the launch that is under way.
-                Some(Request::Lay(_)) if prepared.is_some() => {
-                    return Err(Fault::Receive(std::io::ErrorKind::InvalidInput.into()));
-                }
                 Some(Request::Lay(lay)) => {
-                    drop(laid.take());
+                    // A launch that was prepared and never came was given up; the processes of a ground would hold what belongs to it.
+                    drop((prepared.take(), laid.take()));
                     laid = Some(Laid::lay(ahead.take(), lay));
                 }
                 Some(Request::Prepare(groundwork)) => {

@@ -371,7 +371,7 @@ impl Running {
     /// Makes sure that nothing of the job is left, and only then gives the result away for reading.
     pub fn finish(self, ending: Ending) -> Result<Over, RunningFault> {
         drop(self.lifeline);
-        let upper = self.upper;
+        let mut upper = self.upper;
         let group = match self.hold {
             Hold::Group(group) => group,
             Hold::Container(attendant, _) => {
@@ -392,6 +392,9 @@ impl Running {
                 await_death(init);
             }
             let usage = remains.group.usage()?;
+            if let Some(upper) = &mut upper {
+                upper.release_mounts();
+            }
             remains.remove()?;
             (usage, None)
         };

@@ -21,7 +21,7 @@ pub struct Upper {
     layer: OwnedFd,
     /// The job's mounts, which nobody is in any more. The kernel waits for every processor to take an overlay apart; here it does so
     /// when this goes, and not between the end of the job and the word of it.
-    _mounts: Option<OwnedFd>,
+    mounts: Option<OwnedFd>,
     /// What is on the disk outlives this value, and the kernel is to write it back.
     is_kept: bool,
 }
@@ -38,7 +38,7 @@ impl Drop for Leaving {
 
 impl Upper {
     pub(super) fn new(layer: OwnedFd, view: OwnedFd, mounts: Option<OwnedFd>) -> io::Result<Self> {
-        Ok(Self { device: device_below(&layer)?, view, layer, _mounts: mounts, is_kept: false })
+        Ok(Self { device: device_below(&layer)?, view, layer, mounts, is_kept: false })
     }
 
     /// Of a disk that stays.
@@ -46,6 +46,11 @@ impl Upper {
         let mut upper = Self::new(layer, view, mounts)?;
         upper.is_kept = true;
         Ok(upper)
+    }
+
+    /// What lies in the job's memory file systems goes now: the group it was charged to is about to.
+    pub(super) fn release_mounts(&mut self) {
+        self.mounts = None;
     }
 
     /// An error when something that the job wrote, or what says where it lies, could not be kept. To be asked once everything has
