@@ -307,7 +307,7 @@ s = call("/v1/messages", body, 1 << 16)
 s.recv(1)
 print("asked")
 sys.stdin.readline()
-print(read(s, 5 << 20)[1])
+print(read(s, 15 << 20)[1])
 "#;
     let mut job = Job::start(&world, &MODEL_FLAGS, &format!("{MODEL}{script}"));
     assert_eq!(job.hear(), "asked");
