@@ -222,7 +222,10 @@ mod tests {
         lent.egress_bytes.answer(u64::MAX);
         lent.microcents.answer(3);
         assert_eq!(Lent::from_bytes(lent.to_bytes()), lent);
-        assert_eq!((lent.microcents.answers, lent.egress_bytes), (1, Answered { total: u64::MAX, answers: 2 }));
+        assert_eq!(
+            (lent.microcents.answers, lent.egress_bytes),
+            (1, Answered { total: u64::MAX, answers: 2 })
+        );
     }
 
     #[test]

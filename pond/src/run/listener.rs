@@ -47,7 +47,11 @@ enum Speaker {
 
 impl Daemon {
     pub(super) fn of(wires: &Wires) -> std::io::Result<Self> {
-        Ok(Self { told: wires.socket.try_clone()?, lent: Some(wires.lent.try_clone()?), heard: Lent::default() })
+        Ok(Self {
+            told: wires.socket.try_clone()?,
+            lent: Some(wires.lent.try_clone()?),
+            heard: Lent::default(),
+        })
     }
 
     /// What the job may use in all from now on, of money and of bytes: what it was asked about.

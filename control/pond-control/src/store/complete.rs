@@ -203,11 +203,7 @@ impl Store {
 
 /// The live job of this lease and the tries of its stage. The row goes: from here on the lease is over. One that nobody said began
 /// is had only while its offer stands.
-async fn take_job(
-    tx: &mut Tx,
-    lease: &Lease,
-    now: Moment,
-) -> Result<Option<(LiveJob, i64, Account)>, Fault> {
+async fn take_job(tx: &mut Tx, lease: &Lease, now: Moment) -> Result<Option<(LiveJob, i64, Account)>, Fault> {
     let row = tx
         .row(
             "DELETE FROM job WHERE id = $1 AND worker_id = $2 AND epoch = $3 AND state <> 'queued'

@@ -214,7 +214,9 @@ fn c87_a_tunnel_that_has_said_nothing_yet_ends_with_its_rule_and_with_its_job() 
             let events = [gate.event(), gate.event(), gate.event()];
             let is = |wanted: fn(&Event) -> bool| events.iter().any(wanted);
             assert!(is(|event| *event == Event::RulesReplaced), "{events:?}");
-            assert!(is(|event| matches!(event, Event::Refused(refused) if refused.code == "host_not_allowed")));
+            assert!(is(
+                |event| matches!(event, Event::Refused(refused) if refused.code == "host_not_allowed")
+            ));
             assert!(is(|event| matches!(event, Event::Closed(tunnel) if tunnel.close == Close::RuleRemoved)));
         } else {
             gate.command(&Command::Finish);

@@ -1,7 +1,8 @@
 //! One job under its lease, from the offer to the accepted result.
 //!
-//! That a job begins is said before anything is asked or sent under its lease, and soon in any case; of one that is over before
-//! that, its result says it. Until then it has neither source nor secret nor a byte of any connection: those come with calls of the lease.
+//! That a job begins is said before anything is asked or sent under its lease: at once of one that was polled for, since whoever polls
+//! has nothing else to say and somebody may wait for the first output; of one that came with an answer soon, for there are others behind
+//! it, and of one that is over before that, its result says it. Until then it has neither source nor secret nor a byte of any connection: those come with calls of the lease.
 //! The lease is kept on this machine's own clock, counted from before the call that renewed it was sent: when it cannot be
 //! renewed the job is dead before anybody else may have it. Whatever happens, the job's directory and its run go. The directory
 //! is there before the lease is taken, so that the next daemon knows what this one had.
@@ -32,7 +33,7 @@ use crate::order::Lent;
 
 /// The longest time between two heartbeats: how late a cancellation is heard.
 const BEAT: Duration = Duration::from_secs(5);
-/// How long it may go unsaid that a job began.
+/// How long it may go unsaid that a job began which came with an answer.
 const UNSAID: Duration = Duration::from_millis(500);
 /// How long a job whose lease is lost may take to be gone.
 const GRACE: Duration = Duration::from_secs(40);
@@ -126,6 +127,13 @@ impl Held<'_> {
     }
 }
 
+/// How an offer came here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    ByPoll,
+    WithAnAnswer,
+}
+
 /// What ends the holding of a job.
 enum End {
     Done(Result<Option<Job>, JobFault>),
@@ -138,7 +146,7 @@ pub(super) async fn hold(
     daemon: &Daemon,
     offer: &Offer,
     meant: &Meant,
-    asking: Asking,
+    (came, asking): (Came, Asking),
 ) -> Result<Option<Job>, JobFault> {
     let mut phase = asking.phase.clone();
     let lease = lease_of(offer)?;
@@ -149,7 +157,11 @@ pub(super) async fn hold(
     let (output_bytes, begun) = (AtomicU64::new(0), OnceCell::new());
     let held = Held { daemon, offer, meant, lease, spent, output_bytes, beat, lent, asking, begun };
     let working = work(&held, desk, courses);
-    let keeping = keep(&held, &course);
+    let unsaid = match came {
+        Came::ByPoll => Duration::ZERO,
+        Came::WithAnAnswer => UNSAID,
+    };
+    let keeping = keep(&held, unsaid, &course);
     tokio::pin!(working, keeping);
     let end = tokio::select! {
         done = &mut working => End::Done(done),
@@ -253,9 +265,11 @@ fn holds(lease_seconds: u32) -> Duration {
 }
 
 /// Says in time that the job begins, and renews the lease for as long as that can be done; returns when it is lost.
-async fn keep(held: &Held<'_>, course: &watch::Sender<Course>) {
+async fn keep(held: &Held<'_>, unsaid: Duration, course: &watch::Sender<Course>) {
     let soon = holds(held.offer.acknowledge_seconds) / 3;
-    tokio::time::sleep(UNSAID.min(soon)).await;
+    if !unsaid.is_zero() {
+        tokio::time::sleep(unsaid.min(soon)).await;
+    }
     let Ok(mut until) = held.begin().await else { return };
     let mut pace = Pace::default();
     loop {

@@ -38,7 +38,7 @@ pub use session::{CallFault, Session};
 
 use crate::because;
 use crate::meant::{Meant, MeantFault, understand};
-use hold::{give_back, hold};
+use hold::{Came, give_back, hold};
 use pace::Pace;
 
 /// How long a poll is held open, and how much longer its answer may take.
@@ -162,7 +162,7 @@ async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>
                 pace = Pace::default();
                 let (daemon, asking) = (Arc::clone(daemon), asking.clone());
                 jobs.spawn(async move {
-                    let mut next = Some(job);
+                    let (mut next, mut came) = (Some(job), Came::ByPoll);
                     while let Some(job) = next {
                         let (offer, meant) = *job;
                         // It came with the answer to a result that was handed in before.
@@ -170,8 +170,8 @@ async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>
                             give_back(&daemon, &offer).await;
                             break;
                         }
-                        let ended = hold(&daemon, &offer, &meant, asking.clone()).await;
-                        next = told(&daemon, &offer, ended);
+                        let ended = hold(&daemon, &offer, &meant, (came, asking.clone())).await;
+                        (next, came) = (told(&daemon, &offer, ended), Came::WithAnAnswer);
                         daemon.spare.fill(&daemon.executable);
                     }
                     drop(slot);
