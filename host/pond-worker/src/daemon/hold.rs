@@ -2,7 +2,8 @@
 //!
 //! That a job begins is said before anything is asked or sent under its lease: at once of one that was polled for, since whoever polls
 //! has nothing else to say and somebody may wait for the first output; of one that came with an answer soon, for there are others behind
-//! it, and of one that is over before that, its result says it. Until then it has neither source nor secret nor a byte of any connection: those come with calls of the lease.
+//! it, and of one that is over before that, its result says it. Until then it has neither source nor secret nor a byte of any
+//! connection: those come with calls of the lease.
 //! The lease is kept on this machine's own clock, counted from before the call that renewed it was sent: when it cannot be
 //! renewed the job is dead before anybody else may have it. Whatever happens, the job's directory and its run go. The directory
 //! is there before the lease is taken, so that the next daemon knows what this one had.
