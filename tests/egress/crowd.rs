@@ -166,6 +166,12 @@ except OSError as fault: print(fault.errno)
     let mut pond = world.pond(&run).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(pond.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "200");
+    // The kernel answers a dial before the far side has taken it down.
+    let patience = Instant::now() + Duration::from_secs(10);
+    while world.log.dials().is_empty() {
+        assert!(Instant::now() < patience, "a tunnel that nobody dialled");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let before = world.log.dials().len();
     let gateway = gateway_of(pond.id());
     rustix::process::kill_process(gateway, rustix::process::Signal::KILL).unwrap();
