@@ -323,6 +323,26 @@ mod tests {
         assert_eq!((numbers, tunnels.open()), (expected, 0));
     }
 
+    /// The other thread asks at the moment at which the answer comes.
+    #[tokio::test]
+    async fn a_question_that_was_answered_meanwhile_is_not_asked() {
+        let tunnels = Tunnels::new(Caps { lent_bytes: Some(0), ..caps(2) });
+        let loan = tunnels.loan.as_ref().unwrap();
+        let asked = async || {
+            tokio::time::timeout(std::time::Duration::from_millis(20), tunnels.short()).await.is_ok()
+        };
+        let late = || {
+            loan.asked.store(true, Ordering::Relaxed);
+            loan.ask.notify_one();
+        };
+        tunnels.lend(4);
+        late();
+        assert!(!asked().await);
+        tunnels.claim_now(4).unwrap().moved(4);
+        late();
+        assert!(asked().await, "there is nothing left by now");
+    }
+
     #[tokio::test]
     async fn who_finds_nothing_left_of_a_loan_waits_for_one_answer() {
         let tunnels = Tunnels::new(Caps { lent_bytes: Some(0), ..caps(2) });

@@ -192,6 +192,16 @@ mod tests {
     }
 
     #[test]
+    fn who_was_killed_while_it_got_acquainted_leaves_nothing_for_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("first")).unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let mount = rustix::fs::open(directory.path(), flags, Mode::empty()).unwrap();
+        acquaint(&mount);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn blocks_are_copied_and_holes_stay_holes() {
         const SIZE: usize = 1 << 20;
         let (image, template) = (sparse(SIZE as u64), sparse(SIZE as u64));

@@ -182,3 +182,28 @@ impl Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Who asked about one thing is answered about that.
+    use super::*;
+
+    #[test]
+    fn an_answer_is_for_who_asked() {
+        let (lent, says) = rustix::pipe::pipe().unwrap();
+        let told = UnixStream::pair().unwrap().0;
+        let mut daemon = Daemon { told, lent: Some(lent), heard: Lent::default() };
+        let mut said = Lent::default();
+        let mut hear = |said: Lent| {
+            rustix::io::write(&says, &said.to_bytes()).unwrap();
+            daemon.said()
+        };
+        said.egress_bytes.answer(7);
+        assert_eq!(hear(said), Some([None, Some(7)]));
+        said.microcents.answer(0);
+        assert_eq!(hear(said), Some([Some(0), None]), "no money, and nothing about bytes");
+        said.egress_bytes.answer(7);
+        assert_eq!(hear(said), Some([None, Some(7)]), "no more than before is a no");
+        assert_eq!(hear(said), Some([None, None]));
+    }
+}

@@ -94,6 +94,7 @@ on_both! {
         who_asks_with_a_result_gets_no_more_than_who_polls,
         a_job_nobody_began_has_nothing_but_its_end,
         one_result_sent_twice_at_once_counts_once,
+        a_result_waits_for_no_tree,
     ],
     quorum: [
         one_who_lies_is_outvoted_and_the_paths_are_named,

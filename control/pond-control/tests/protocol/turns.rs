@@ -169,3 +169,32 @@ pub(crate) async fn one_result_sent_twice_at_once_counts_once(world: &mut World)
         assert_eq!(audit.iter().filter(|(action, _)| action == told).count(), 1, "{told}");
     }
 }
+
+/// Where a stage comes next whose tree is still to be put together, a poll waits for that and no result does.
+pub(crate) async fn a_result_waits_for_no_tree(world: &mut World) {
+    let executor = "    executor: {kind: swarm, command: [make], timeout: 100s, sandbox: {profile: untrusted-code-write}}\n";
+    let two =
+        format!("project: acme\nstages:\n  - name: a\n{executor}  - name: b\n    needs: [a]\n{executor}");
+    let state = async |world: &World, run| {
+        world.plane.store.run(run).await.unwrap().unwrap().stages[1].state.to_string()
+    };
+    let mut worker = world.worker().await;
+    // Of the same run it is not even taken.
+    let run = world.submit(&two).await;
+    let first = worker.poll().await.unwrap().unwrap();
+    assert_eq!(turn(&mut worker, &first).await, Ok(None));
+    assert_eq!((state(world, &run).await, leased(world).await), ("queued".to_owned(), 1));
+    // Of another it is given back.
+    let other = world.submit(&plain()).await;
+    let id = WorkerId::parse(&worker.name).unwrap();
+    let waiting = world.plane.store.claim((&id, 0), 1, clock()).await.unwrap().remove(0);
+    let mut second = world.worker().await;
+    let alone = second.poll().await.unwrap().unwrap();
+    world.plane.store.give_back(&waiting.lease, clock()).await.unwrap();
+    assert_eq!(turn(&mut second, &alone).await, Ok(None));
+    assert_eq!(
+        (world.stage(&other).await.0, state(world, &run).await),
+        ("succeeded".to_owned(), "queued".to_owned())
+    );
+    assert_eq!(leased(world).await, 4, "it was taken, and is there for whoever polls");
+}

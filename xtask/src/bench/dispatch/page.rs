@@ -60,9 +60,9 @@ fn rates(rates: &[Rate]) -> String {
         [goal("sqlite", 1000.0), goal("postgres", 2500.0)].into_iter().flatten().collect();
     format!(
         "## No-op jobs a second\n\nIn turns, on one machine with everything on it. pond: what its workers' protocol takes, through its \
-         doors, without a sandbox: a signed poll that waits at the orchestrator, the signed offer checked, the word that it begins, the \
-         packed result as a chained piece with a signed statement, the result judged and the run ended, with audit entries and events, and \
-         the next offer with the answer. \
+         doors, without a sandbox: a signed poll that waits at the orchestrator, the signed offer checked, the \
+         packed result as a chained piece with a signed statement, which says that the job began and asks for the next, the result judged \
+         and the run ended, with audit entries and events. \
          The others: fetched and completed, on the same Postgres with its commits on disk. Everybody has one job at a time per worker and \
          8 connections. Microseconds of a processor for each job, in the turn in the middle: of its own processes (of pond: the workers, who \
          sign twice and verify once, the orchestrator and the control plane; of a peer: from its start on), and of Postgres.\n\n\
