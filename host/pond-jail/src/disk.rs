@@ -144,10 +144,11 @@ impl LoopDevice {
     }
 }
 
-/// A filesystem looks for its free blocks when it first needs one, which takes it as long as all that an overlay asks of it: so it
-/// is asked here, while nobody waits. A disk that is full, or whose maker was killed in the middle of this the last time, is as good.
+/// A filesystem looks for its free blocks when it first needs one, and that takes longer than all that an overlay asks of it: so it
+/// is asked here, while nobody waits, and where the overlay will ask, because directories at the top look for blocks elsewhere than
+/// those below them. A disk that is full, or whose maker was killed in the middle of this the last time, is as good.
 fn acquaint(mount: &OwnedFd) {
-    const FIRST: &str = "first";
+    const FIRST: &str = "w/first";
     if let Err(_full_or_there) = rustix::fs::mkdirat(mount, FIRST, Mode::RWXU) {}
     if let Err(_not_made) = rustix::fs::unlinkat(mount, FIRST, AtFlags::REMOVEDIR) {}
 }
@@ -194,11 +195,12 @@ mod tests {
     #[test]
     fn who_was_killed_while_it_got_acquainted_leaves_nothing_for_the_next() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir(directory.path().join("first")).unwrap();
+        let overlay = directory.path().join("w");
+        std::fs::create_dir_all(overlay.join("first")).unwrap();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let mount = rustix::fs::open(directory.path(), flags, Mode::empty()).unwrap();
         acquaint(&mount);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(overlay).unwrap().count(), 0);
     }
 
     #[test]

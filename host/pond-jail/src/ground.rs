@@ -17,6 +17,7 @@ use crate::ahead::Ahead;
 use crate::disk::{Disk, Ordered};
 use crate::enter::tell;
 use crate::fault::{At, Failure};
+use crate::idmap::Owners;
 use crate::inside::{STORAGE, hear};
 use crate::request::{Lay, ground_of};
 use crate::storage::Builder;
@@ -41,7 +42,7 @@ pub(crate) struct Stand {
 pub(crate) struct Footing {
     ground: Ground,
     /// Translates the owner of the checkout that is expected.
-    owners: Option<OwnedFd>,
+    owners: Option<Owners>,
 }
 
 impl Laid {
@@ -93,7 +94,7 @@ impl Footing {
     pub(crate) fn bear<'a>(
         &mut self,
         plan: &'a JailPlan,
-    ) -> Result<(&'a [RootEntry], Option<OwnedFd>), Failure> {
+    ) -> Result<(&'a [RootEntry], Option<Owners>), Failure> {
         let rest = rest(&self.ground, plan)?;
         let owners = self.owners.take().filter(|_| self.ground.identity == plan.identity);
         Ok((rest, owners))

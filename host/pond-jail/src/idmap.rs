@@ -1,11 +1,12 @@
 //! Whose files are whose: the id maps of a job, and the user namespace that translates the owners of its checkout.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::{Child, Fork, Namespaces, fork_into};
 use pond_wire::jail::{Identity, JOB_ID, RANGE_IDS, Step};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::fault::{At, Failure};
 
@@ -39,11 +40,28 @@ fn write_proc(path: &str, text: &str) -> Result<(), Failure> {
     rustix::io::write(&file, text.as_bytes()).at(Step::WriteIdMaps).map(|_| ())
 }
 
-/// A user namespace under which the checkout's owner appears as the job's own id, for an idmapped mount.
-///
+/// A user namespace under which the checkout's owner appears as the job's own id, for an idmapped mount. Letting go of it waits for
+/// the process it was made with, which has ended by itself long before.
+pub(crate) struct Owners {
+    namespace: OwnedFd,
+    holder: Child,
+}
+
+impl AsFd for Owners {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.namespace.as_fd()
+    }
+}
+
+impl Drop for Owners {
+    fn drop(&mut self) {
+        if let Err(_reaped) = waitid(WaitId::PidFd(self.holder.pidfd.as_fd()), WaitIdOptions::EXITED) {}
+    }
+}
+
 /// A namespace exists only while something refers to it, so a child is born in it and waits on a pipe until a descriptor
 /// holds it; if this process dies first, the pipe ends it too.
-pub(crate) fn owner_namespace(identity: Identity) -> Result<Option<OwnedFd>, Failure> {
+pub(crate) fn owner_namespace(identity: Identity) -> Result<Option<Owners>, Failure> {
     let Identity::Range { base, owner_uid, owner_gid } = identity else { return Ok(None) };
     let (waits, ends) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at(Step::MapOwner)?;
     match fork_into(Namespaces::User, None).at(Step::MapOwner)? {
@@ -52,7 +70,10 @@ pub(crate) fn owner_namespace(identity: Identity) -> Result<Option<OwnedFd>, Fai
             let code = rustix::io::read(&waits, &mut [0; 1]).map_or(1, |_| 0);
             pond_sys::process::exit_now(code)
         }
-        Fork::Parent(holder) => map_holder(&holder, base, owner_uid, owner_gid).map(Some),
+        Fork::Parent(holder) => {
+            let namespace = map_holder(&holder, base, owner_uid, owner_gid)?;
+            Ok(Some(Owners { namespace, holder }))
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use rustix::mount::{
 };
 
 use crate::fault::{At, Failure};
+use crate::idmap::Owners;
 use crate::{idmap, owners, shown};
 
 /// The mounts a sandbox needs from outside its root, and what the collector reads afterwards.
@@ -57,7 +58,7 @@ impl Builder {
 pub(crate) fn build(
     plan: &JailPlan,
     shown: &[RootEntry],
-    owners: Option<OwnedFd>,
+    owners: Option<Owners>,
     disk: impl FnOnce() -> Result<OwnedFd, Failure>,
     checkout: BorrowedFd<'_>,
 ) -> Result<Storage, Failure> {
@@ -104,7 +105,7 @@ fn checkout_tree(
     builder: Builder,
     named: &CheckoutPath,
     checkout: BorrowedFd<'_>,
-    owners: Option<&OwnedFd>,
+    owners: Option<&Owners>,
 ) -> Result<OwnedFd, Failure> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
