@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// A started role. It sees the end of its socket when this goes; whoever holds this waits for the process.
 #[derive(Debug)]
@@ -41,7 +42,10 @@ pub fn start(executable: &Path, name: &str) -> io::Result<Role> {
 pub fn fork(name: &str) -> io::Result<Option<Role>> {
     let (ours, theirs) = pond_sys::socket::pair()?;
     match fork_into(Namespaces::Inherit, None)? {
-        Fork::Parent(child) => Ok(Some(Role { socket: ours, process: child.pidfd })),
+        Fork::Parent(child) => {
+            make_way();
+            Ok(Some(Role { socket: ours, process: child.pidfd }))
+        }
         Fork::Child => match begin(name, &theirs) {
             Ok(()) => Ok(None),
             Err(fault) => {
@@ -50,6 +54,20 @@ pub fn fork(name: &str) -> io::Result<Option<Role>> {
             }
         },
     }
+}
+
+/// Goes to another processor, and may be on any again from then on. A new process begins where it was made; where the kernel
+/// takes a sleeping processor for one that is not there, as in many a virtual machine, it waits there until this one sleeps, and the
+/// two would work one after the other. The copy was made before, and never hears of it.
+fn make_way() {
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let mut others = all;
+    others.unset(sched_getcpu());
+    if others.count() == 0 || sched_setaffinity(None, &others).is_err() {
+        return;
+    }
+    // What was allowed a moment ago; if it is not now, then somebody else has just said what is.
+    if let Err(_changed_meanwhile) = sched_setaffinity(None, &all) {}
 }
 
 fn begin(name: &str, socket: &OwnedFd) -> io::Result<()> {
