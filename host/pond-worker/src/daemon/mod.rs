@@ -39,14 +39,13 @@ pub use session::{CallFault, Session};
 use crate::because;
 use crate::meant::{Meant, MeantFault, understand};
 use hold::{Came, give_back, hold};
-use pace::Pace;
+use pace::{InVain, Pace};
 
 /// How long a poll is held open, and how much longer its answer may take.
 const WAIT_SECONDS: u32 = 25;
 const WAIT_MORE: Duration = Duration::from_secs(15);
 /// How often a worker that gets no work asks whether that has changed.
 const DRAINED: Duration = Duration::from_secs(10);
-const SHORTEST_RETRY: Duration = Duration::from_millis(10);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// What is to become of the daemon.
@@ -153,13 +152,13 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
 
 async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>) {
     let slots = Arc::new(Semaphore::new(daemon.slots));
-    let mut pace = Pace::default();
+    let (mut pace, mut in_vain) = (Pace::default(), InVain::default());
     loop {
         while jobs.try_join_next().is_some() {}
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         match poll(daemon, asking).await {
             Ok(Polled::Job(job)) => {
-                pace = Pace::default();
+                (pace, in_vain) = (Pace::default(), InVain::default());
                 let (daemon, asking) = (Arc::clone(daemon), asking.clone());
                 jobs.spawn(async move {
                     let (mut next, mut came) = (Some(job), Came::ByPoll);
@@ -179,7 +178,7 @@ async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>
             }
             Ok(Polled::Nothing(retry)) => {
                 pace = Pace::default();
-                tokio::time::sleep(retry).await;
+                tokio::time::sleep(in_vain.wait(retry)).await;
             }
             Err(fault) => {
                 (daemon.log)("poll_failed", &[("error", &because(&fault))]);
@@ -211,7 +210,7 @@ async fn poll(daemon: &Daemon, asking: &Asking) -> Result<Polled, PollFault> {
     match reply {
         PollReply::Nothing { retry_milliseconds, .. } => {
             let retry = Duration::from_millis(retry_milliseconds.into());
-            Ok(Polled::Nothing(retry.clamp(SHORTEST_RETRY, LONGEST_RETRY)))
+            Ok(Polled::Nothing(retry.clamp(pace::SHORTEST, LONGEST_RETRY)))
         }
         PollReply::Drain { .. } => Ok(Polled::Nothing(DRAINED)),
         PollReply::Offer { offer, .. } => opened(daemon, offer, polled).map(Polled::Job),
