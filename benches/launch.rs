@@ -126,7 +126,7 @@ fn repeat(resident: &Resident, until: Until) -> Result<()> {
     answer(|| {
         number += 1;
         let took = resident.once(number, until)?;
-        // As a worker does that has nothing else to do.
+        // As the process does that waits for a worker's next job.
         resident.stand_by()?;
         Ok(took)
     })
@@ -156,7 +156,7 @@ impl Resident {
     }
 
     fn stand_by(&self) -> Result<()> {
-        Ok(self.native.stand_by(&self.policy, &self.checkout)?)
+        Ok(self.native.stand_by(&self.policy, self.checkout.owner())?)
     }
 
     fn launch(&self, number: u32) -> Result<(Live, Running)> {

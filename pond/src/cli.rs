@@ -1,11 +1,10 @@
 //! The command line: what may be asked, and which file answers. Usage errors exit 125 like every other refusal, so that
 //! a script never takes one for the exit code of a job.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pond_sandbox::native::Launcher;
 
 use crate::agent_cmd::AgentArgs;
 use crate::apply_cmd::ApplyArgs;
@@ -267,8 +266,8 @@ pub(crate) fn any() -> ExitCode {
         Err(error) => return usage(&error),
     };
     match cli.command {
-        Command::Run(args) => run::main(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
-        Command::Agent(args) => run_agent(&args, Launcher::start(Path::new(run::OWN_EXECUTABLE))),
+        Command::Run(args) => run::main(&args, run::launcher()),
+        Command::Agent(args) => run_agent(&args, run::launcher()),
         Command::Apply(args) => apply_cmd::main(&args),
         Command::Runs(args) => runs::list::main(&args),
         Command::Sandbox(command) => sandbox_cmd::main(&command, None),

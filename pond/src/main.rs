@@ -40,6 +40,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pond_sandbox::native::{Forked, Launcher, Owner};
+use run::Ready;
 use rustix::fs::Mode;
 
 /// After the three streams.
@@ -80,12 +81,13 @@ fn main() -> ExitCode {
         let begun = match Launcher::fork() {
             Ok(Forked::Launcher) => pond_jail::main(),
             Ok(Forked::Asking(launcher)) => {
-                if is("run") || rustix::process::geteuid().is_root() {
+                // Whoever waits for an order has time for more than that.
+                if is("run") || (!is(job_cmd::NAME) && rustix::process::geteuid().is_root()) {
                     stand_by(&launcher);
                 }
-                Ok(launcher)
+                Ok(Ready::Launcher(launcher))
             }
-            Err(fault) => Err(fault),
+            Err(fault) => Err(fault.into()),
         };
         return match () {
             () if is("run") => cli::run(begun),

@@ -116,6 +116,24 @@ fn a_drained_worker_finishes_what_it_has_and_takes_no_more() {
 }
 
 #[test]
+fn what_is_ready_for_the_next_job_is_for_one_job_and_goes_with_the_daemon() {
+    let control = Control::start(LEASE);
+    let mut host = Host::working(&control);
+    host.wait("something to be ready", || host.spare().is_some());
+    let (record, first) = host.spare().unwrap();
+    assert!(!first.is_empty() && first.iter().all(|group| group.is_dir()), "{first:?}");
+    let run = control.submit(&shell("true"), None);
+    control.wait_for(&run, &[State::Succeeded], &|| host.log());
+    host.wait("other things to be ready", || host.spare().is_some_and(|(other, _)| other != record));
+    let (_, next) = host.spare().unwrap();
+    assert!(next.iter().all(|group| group.is_dir() && !first.contains(group)), "{next:?}");
+    host.signal(Signal::TERM);
+    assert!(host.wait_for_end().success(), "{}", host.log());
+    assert_eq!(host.residue(), Vec::<std::path::PathBuf>::new());
+    assert!(!first.iter().chain(&next).any(|group| group.exists()), "{first:?} {next:?}");
+}
+
+#[test]
 fn a_second_signal_gives_jobs_up() {
     let control = Control::start(LEASE);
     let mut host = Host::working(&control);

@@ -97,6 +97,7 @@ impl Host {
         let since = Instant::now();
         loop {
             if let Some(status) = self.daemon.as_mut().unwrap().try_wait().unwrap() {
+                self.daemon = None;
                 return status;
             }
             assert!(since.elapsed() < PATIENCE, "waiting for the daemon's end\n{}", self.log());
@@ -116,10 +117,24 @@ impl Host {
         }
     }
 
-    /// What lies in the directories of jobs, runs and records.
+    /// What lies in the directories of jobs, runs and records, but for the one record of the process that waits for the next job.
     pub(crate) fn residue(&self) -> Vec<PathBuf> {
         let rooms = ["jobs", "state/live", "state/runs"].map(|room| self.state().join("worker").join(room));
-        rooms.iter().flat_map(|room| entries(room)).collect()
+        let mut left: Vec<PathBuf> = rooms.iter().flat_map(|room| entries(room)).collect();
+        let ready = left.iter().position(|path| is_spare(path));
+        if let Some(at) = ready.filter(|_| self.daemon.is_some()) {
+            left.remove(at);
+        }
+        left
+    }
+
+    /// The record of what is ready for the next job, and its control groups.
+    pub(crate) fn spare(&self) -> Option<(PathBuf, Vec<PathBuf>)> {
+        let record =
+            entries(&self.state().join("worker/state/live")).into_iter().find(|path| is_spare(path))?;
+        let said: serde_json::Value = serde_json::from_slice(&std::fs::read(&record).ok()?).ok()?;
+        let groups = said["made"]["native"]["cgroups"].as_array()?;
+        Some((record, groups.iter().map(|group| group.as_str().unwrap().into()).collect()))
     }
 
     /// Commands that were written down as asked for.
@@ -141,6 +156,10 @@ impl Drop for Host {
         let swept = self.pond(&["worker", "probe"]).status().unwrap();
         assert!(swept.success() || std::thread::panicking(), "{}", self.log());
     }
+}
+
+fn is_spare(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"spare."))
 }
 
 fn entries(room: &Path) -> Vec<PathBuf> {

@@ -48,6 +48,22 @@ fn a_killed_job_process_takes_its_sandbox_along() {
 }
 
 #[test]
+fn what_a_killed_process_had_ready_for_the_next_job_is_swept() {
+    let control = Control::start(LEASE);
+    let host = Host::working(&control);
+    host.wait("something to be ready", || host.spare().is_some());
+    let (record, groups) = host.spare().unwrap();
+    let waiting = jobs_of(&host);
+    assert_eq!(waiting.len(), 1, "{}", host.log());
+    kill_process(waiting[0], Signal::KILL).unwrap();
+    host.wait("its end", || jobs_of(&host).is_empty());
+    assert!(record.exists() && groups.iter().all(|group| group.is_dir()), "or the test proves nothing");
+    let next = control.submit(&shell("true"), None);
+    control.wait_for(&next, &[State::Succeeded], &|| host.log());
+    host.wait("all of it to be gone", || !record.exists() && !groups.iter().any(|group| group.exists()));
+}
+
+#[test]
 fn a_killed_daemon_s_jobs_are_handed_in_once_it_starts_again() {
     // A lease nobody waits for.
     let control = Control::start(Duration::from_secs(24 * 3600));

@@ -11,6 +11,7 @@ use pond_wire::jail::{CheckoutPath, ReplacedFile};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::native::Owner;
 use crate::state::StateDir;
 
 /// Where git keeps what may hold a credential. A configuration larger than this is none.
@@ -51,6 +52,10 @@ pub struct Checkout {
 }
 
 impl Checkout {
+    pub fn owner(&self) -> Owner {
+        Owner { uid: self.owner_uid, gid: self.owner_gid }
+    }
+
     /// Opens `path`, which must itself be a directory; links in the directories above it are resolved.
     pub fn open(path: &Path) -> Result<Self, CheckoutFault> {
         let failed = |source| CheckoutFault::Open { path: path.to_owned(), source };

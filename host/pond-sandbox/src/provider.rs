@@ -107,10 +107,10 @@ impl Provider {
         }
     }
 
-    /// Lets the launcher make ready what the next job gets if it is like this one; an engine has nothing to make ready.
+    /// Makes ready what the next job gets if it is like this one; an engine has nothing to make ready.
     pub fn stand_by(&self, policy: &SandboxPolicy, checkout: &Checkout) -> Result<(), ProviderFault> {
         match self {
-            Self::Native(native) => Ok(native.stand_by(policy, checkout)?),
+            Self::Native(native) => Ok(native.stand_by(policy, checkout.owner())?),
             Self::Container(_) => Ok(()),
         }
     }

@@ -7,13 +7,16 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
 use crate::state::StateDir;
 
 const MAX_RECORD_BYTES: u64 = 64 << 10;
+/// The file names of records that are no job's yet begin with this, which no job's name does.
+const SPARE: &str = "spare.";
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordFault {
@@ -53,6 +56,13 @@ impl From<JobName> for String {
     fn from(name: JobName) -> Self {
         name.0
     }
+}
+
+/// What nobody else on this machine is called with.
+pub(crate) fn nonce() -> io::Result<String> {
+    let mut random = [0; 16];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// What a sweep needs to know of a job.
@@ -95,6 +105,25 @@ impl Live {
     /// Writes and locks a record, while no sweep looks.
     pub fn write(state: &StateDir, record: Record) -> Result<Self, RecordFault> {
         let path = state.live().join(record.job.as_str());
+        Self::write_at(state, path, record)
+    }
+
+    /// The record of what is made for a job that has no name yet. Until it is [renamed](Self::rename) only a sweep sees it.
+    pub(crate) fn spare(state: &StateDir, record: Record) -> Result<Self, RecordFault> {
+        let path = state.live().join(format!("{SPARE}{}", record.job.as_str()));
+        Self::write_at(state, path, record)
+    }
+
+    /// From here on it is the record of this job, which has what it says was made. One that cannot be stays as it is.
+    pub(crate) fn rename(&mut self, state: &StateDir, job: JobName) -> io::Result<()> {
+        let path = state.live().join(job.as_str());
+        let _nobody_looks = lock_room(state, FlockOperation::LockShared)?;
+        renameat_with(CWD, &self.path, CWD, &path, RenameFlags::NOREPLACE)?;
+        (self.record.job, self.path) = (job, path);
+        Ok(())
+    }
+
+    fn write_at(state: &StateDir, path: PathBuf, record: Record) -> Result<Self, RecordFault> {
         let failed = |source| RecordFault::Write { path: path.clone(), source };
         let _nobody_looks = lock_room(state, FlockOperation::LockShared).map_err(failed)?;
         let mut file = match File::options().write(true).create_new(true).open(&path) {
@@ -144,6 +173,8 @@ impl Live {
 #[derive(Debug)]
 pub struct Dead {
     pub job: JobName,
+    /// No job ever had it.
+    pub is_spare: bool,
     /// Nothing when the owner died before it wrote what it was going to make, hence before it made any of it.
     pub made: Option<Made>,
     path: PathBuf,
@@ -179,17 +210,16 @@ pub fn dead(state: &StateDir) -> Result<Vec<Dead>, RecordFault> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        let Some(job) = path.file_name().and_then(|name| JobName::try_from(name.to_str()?.to_owned()).ok())
-        else {
-            continue;
-        };
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let (is_spare, name) = name.strip_prefix(SPARE).map_or((false, name), |name| (true, name));
+        let Ok(job) = JobName::try_from(name.to_owned()) else { continue };
         // The owner may have finished and removed it meanwhile.
         let Ok(mut file) = File::open(&path) else { continue };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if path.exists() => {
                 let made =
                     read(&mut file).map_err(|source| RecordFault::Read { path: path.clone(), source })?;
-                found.push(Dead { job, made, path, _lock: file });
+                found.push(Dead { job, is_spare, made, path, _lock: file });
             }
             Ok(()) | Err(Errno::WOULDBLOCK) => {}
             Err(errno) => return Err(RecordFault::Read { path, source: errno.into() }),
@@ -241,6 +271,30 @@ mod tests {
         assert_eq!(living(&state).unwrap(), [name("held")]);
         drop(held);
         assert_eq!(dead(&state).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_spare_record_is_nobodys_until_a_job_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let name = |text: &str| JobName::try_from(text.to_owned()).unwrap();
+        let made = Made::Native { cgroups: vec![PathBuf::from("/groups/spare")] };
+        let spare = |text| Live::spare(&state, Record { job: name(text), made: made.clone() }).unwrap();
+        let (mut live, mut unused) = (spare("a"), spare("b"));
+        live.rename(&state, name("one")).unwrap();
+        assert_eq!((live.job(), live.made()), (&name("one"), &made));
+        assert_eq!(unused.rename(&state, name("one")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            recorded(&state).unwrap(),
+            [name("one")],
+            "a name is given once, and a spare one is no job's"
+        );
+        assert_eq!(living(&state).unwrap(), [name("one")]);
+        drop((live, unused));
+        let mut left: Vec<_> =
+            dead(&state).unwrap().into_iter().map(|dead| (dead.is_spare, dead.made)).collect();
+        left.sort_by_key(|(is_spare, _)| *is_spare);
+        assert_eq!(left, [(false, Some(made.clone())), (true, Some(made))]);
     }
 
     #[test]

@@ -39,8 +39,6 @@ pub struct JobOrder {
     pub allotted: Allotted,
     /// Where the source lies: a private directory.
     pub checkout: PathBuf,
-    /// Where records and results of this worker's jobs lie.
-    pub state: PathBuf,
     /// What the statement is signed with.
     pub key: PathBuf,
 }
@@ -210,7 +208,6 @@ mod tests {
             deadline_seconds: 3,
             allotted: Allotted { cost_microcents: 4, output_bytes: 5, artifact_bytes: 6, egress_bytes: 7 },
             checkout: "/c".into(),
-            state: "/s".into(),
             key: "/k".into(),
         }
     }

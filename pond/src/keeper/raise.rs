@@ -18,8 +18,8 @@ use pond_sandbox::checkout::Checkout;
 use pond_sandbox::container::companion::{Beside, Primary};
 use pond_sandbox::container::{Company, Container};
 use pond_sandbox::native::{
-    Ending, Job, KeptImage, Launcher, Mount, Native, Provided, Remains, Running, Serving, Tool, abandon,
-    is_attached, remedy, repair,
+    Ending, Job, KeptImage, Mount, Native, Provided, Remains, Running, Serving, Tool, abandon, is_attached,
+    remedy, repair,
 };
 use pond_sandbox::record::Live;
 use pond_sandbox::state::StateDir;
@@ -93,7 +93,7 @@ impl Ground<'_> {
 
     fn maker(&self, launcher: Begun) -> anyhow::Result<Maker> {
         match request::backend(&self.spec.policy) {
-            Backend::Native => Ok(Maker::Native(Box::new(Native::with(self.state.clone(), launcher?)?))),
+            Backend::Native => Ok(Maker::Native(Box::new(launcher?.native(self.state.clone())?))),
             backend @ (Backend::Docker | Backend::Gvisor) => {
                 let (own, engine) = (Path::new(OWN_EXECUTABLE), settings::engine());
                 let container = Container::open(self.state.clone(), own, backend, &engine)?;
@@ -299,11 +299,6 @@ impl Up {
         record.close()?;
         await_detached(image)
     }
-}
-
-/// A launcher for a sandbox that is started anew, by when there is something to know.
-pub(super) fn launcher() -> Begun {
-    Launcher::start(Path::new(OWN_EXECUTABLE))
 }
 
 fn await_service(running: &mut Running) -> anyhow::Result<()> {

@@ -18,10 +18,10 @@ use super::hub::{Hub, Wish};
 use super::journal::{Detail, JournalFault};
 use super::patience::{Patience, STABLE};
 use super::protocol::{self, Answer, Kind, Refusal, Request};
-use super::raise::{self, Ground, Up};
+use super::raise::{Ground, Up};
 use super::{Accepted, Told, copy, desk, exec, ports, waiter};
 use crate::output::REFUSED;
-use crate::run::Begun;
+use crate::run::{self, Begun};
 use crate::{operator, settings};
 
 const STACK: usize = 256 << 10;
@@ -86,7 +86,7 @@ impl Keeper<'_> {
         let mut launcher = Some(launcher);
         let mut patience = Patience::new();
         loop {
-            let raised = self.raise(&operator, launcher.take().unwrap_or_else(raise::launcher));
+            let raised = self.raise(&operator, launcher.take().unwrap_or_else(run::launcher));
             let mut up = match raised {
                 Ok(up) => up,
                 Err(fault) if self.hub.has_started() && patience.is_tried() => {

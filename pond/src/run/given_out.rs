@@ -57,7 +57,7 @@ pub(crate) fn carry_out_order(
     order: &JobOrder,
     secrets: &[NamedSecret],
     wires: &Wires,
-    launcher: Begun,
+    (state, launcher): (StateDir, Begun),
 ) -> Result<Ran, OrderFault> {
     let meant = understand(&order.executor, &order.tenant, order.policy, &settings::sandbox()?)?;
     let (operator, resolvers) = (operator::load()?, settings::resolvers()?);
@@ -107,7 +107,6 @@ pub(crate) fn carry_out_order(
     };
     enough_descriptors()?;
     large_enough_files(policy)?;
-    let state = StateDir::open(&order.state).map_err(anyhow::Error::from)?;
     Ok(carry_out(&request, state, launcher)?)
 }
 

@@ -46,7 +46,7 @@ use pond_policy::profile::{Commands, Network};
 use pond_policy::refusal::{Code, Refusal, Refusals};
 use pond_policy::sandbox::SandboxPolicy;
 use pond_sandbox::checkout::Checkout;
-use pond_sandbox::native::{Launcher, LauncherFault, Native, Provided, Tool};
+use pond_sandbox::native::{Launcher, Native, NativeFault, Provided, Tool};
 use pond_sandbox::provider::Provider;
 use pond_sandbox::record::JobName;
 use pond_sandbox::state::StateDir;
@@ -73,8 +73,31 @@ pub(crate) const OWN_EXECUTABLE: &str = "/proc/self/exe";
 /// More than a launch on any control group layout holds at once.
 const DESCRIPTORS: u64 = 64;
 
-/// The launcher of this run, made before anything else, or why it is not there.
-pub(crate) type Begun = Result<Launcher, LauncherFault>;
+/// What was made ready before there was a run to speak of.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// Made before anything else.
+    Launcher(Launcher),
+    /// With all that the next job gets in any case.
+    Native(Box<Native>),
+}
+
+/// Or why it is not there.
+pub(crate) type Begun = Result<Ready, NativeFault>;
+
+impl Ready {
+    pub(crate) fn native(self, state: StateDir) -> Result<Native, NativeFault> {
+        match self {
+            Self::Launcher(launcher) => Native::with(state, launcher),
+            Self::Native(native) => Ok(*native),
+        }
+    }
+}
+
+/// The launcher of a command that was not made for one run.
+pub(crate) fn launcher() -> Begun {
+    Ok(Ready::Launcher(Launcher::start(std::path::Path::new(OWN_EXECUTABLE))?))
+}
 
 /// Runs the command; what keeps it from running is one line, or one object, and exit code 125.
 pub(crate) fn main(args: &RunArgs, launcher: Begun) -> ExitCode {
@@ -216,7 +239,7 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
     let checkout = Checkout::open(request.checkout)?;
     checkout.keep_apart(&state)?;
     let provider = match backend {
-        Backend::Native => Provider::Native(Native::with(state, launcher?)?),
+        Backend::Native => Provider::Native(launcher?.native(state)?),
         Backend::Docker | Backend::Gvisor | Backend::Firecracker => {
             // Its own begins later, by when there is something to know.
             drop(launcher);

@@ -22,7 +22,6 @@ use pond_wire::jail::{
 };
 use pond_wire::tree::TreeCaps;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::rand::GetRandomFlags;
 
 use super::canary::Mismatch;
 use super::engine::{Ask, Body, Engine, EngineFault};
@@ -40,7 +39,7 @@ use super::stage::{self, Layer, Parcel, Stage};
 use super::transfer::{self, Incoming, Readers};
 use crate::native::cgroup::{CgroupFault, CgroupLimits, DiskRate, Foreign, NoDiskRate};
 use crate::native::{self, Disk, IdRange, Job, KeptImage, Launcher, Place, Quota, Running, Scenery};
-use crate::record::{JobName, Live, Made, Record, RecordFault};
+use crate::record::{JobName, Live, Made, Record, RecordFault, nonce};
 use crate::state::StateDir;
 
 pub(crate) use attend::Attended;
@@ -523,11 +522,4 @@ pub struct Contained {
     pub id: String,
     /// Pid 1, or the process that stands for it.
     pub first: Pid,
-}
-
-/// What nobody else on this machine is called with.
-fn nonce() -> io::Result<String> {
-    let mut random = [0; 16];
-    rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }

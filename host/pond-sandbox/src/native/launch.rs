@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
@@ -19,6 +19,7 @@ use super::mount::Mount;
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
+use super::spare::Spare;
 use super::toolchain::{self, Place};
 use super::tools::Provided;
 use crate::checkout::{Checkout, CheckoutFault};
@@ -55,6 +56,8 @@ pub enum LaunchFault {
     Launcher(#[from] LauncherFault),
     #[error("letting the job into its control groups")]
     Enter(#[source] std::io::Error),
+    #[error("finding a name for what the next job gets")]
+    Name(#[source] std::io::Error),
     #[error("making the job's pipes")]
     Pipes(#[source] std::io::Error),
     #[error("only root can mount a disk that outlives a stop; a sandbox that lasts needs one")]
@@ -71,6 +74,8 @@ pub struct Native {
     disk_rate: Option<Result<DiskRate, NoDiskRate>>,
     /// What this host has to offer, looked at once, while the first launch is under way.
     places: OnceLock<Vec<Place>>,
+    /// Made for the next job, or for one that is about to begin.
+    spare: Mutex<Spare>,
 }
 
 /// One job to launch.
@@ -131,7 +136,14 @@ impl Native {
 
     fn of(state: StateDir, launcher: Launcher, cgroups: CgroupHost) -> Result<Self, NativeFault> {
         launcher.adopt()?;
-        Ok(Self { state, launcher, cgroups, disk_rate: None, places: OnceLock::new() })
+        Ok(Self {
+            state,
+            launcher,
+            cgroups,
+            disk_rate: None,
+            places: OnceLock::new(),
+            spare: Mutex::default(),
+        })
     }
 
     /// Holds jobs to so many bytes a second of the disk below the state directory, each way; where this host cannot,
@@ -178,8 +190,19 @@ impl Native {
     /// The record comes first: from then on a sweep can clean up after us at any step. Whoever holds it closes it when
     /// all that was made for the job is gone, or abandons it.
     pub fn reserve(&self, job: JobName) -> Result<Live, LaunchFault> {
+        if let Some(record) = self.spare().give(&self.state, &job) {
+            return Ok(record);
+        }
         let made = Made::Native { cgroups: self.cgroups.directories(job.as_str()) };
         Ok(Live::write(&self.state, Record { job, made })?)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn birthplace(&self, record: &Live, limits: Limits) -> Result<Birthplace, CgroupFault> {
+        self.spare().birthplace(&self.cgroups, record.job(), &self.bounds(limits))
     }
 
     /// Lets the launcher begin with what needs no plan. A process of ours then waits in namespaces of its own; dropping what
@@ -196,7 +219,7 @@ impl Native {
                 Some(scratch::disk(&self.state.scratch(), &self.state.workshop(record.job()), quota)?)
             }
         };
-        let birthplace = self.cgroups.begin(record.job().as_str(), &self.bounds(limits))?;
+        let birthplace = self.birthplace(record, limits)?;
         let on_ground = footing.is_some();
         self.launcher.prepare(&Groundwork {
             group: birthplace.directory(),
@@ -206,15 +229,19 @@ impl Native {
         Ok(Begun { birthplace, scratch, footing, range: None })
     }
 
-    /// Has the launcher make ready what the next job gets if it is like this one: for whoever knows that there is time for it.
-    pub fn stand_by(&self, policy: &SandboxPolicy, checkout: &Checkout) -> Result<(), LaunchFault> {
+    /// Makes ready, and has the launcher make ready, what the next job gets if it is like this one: for whoever knows that there is time
+    /// for it.
+    pub fn stand_by(&self, policy: &SandboxPolicy, owner: Owner) -> Result<(), LaunchFault> {
         let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
+        // What there was goes first.
+        *self.spare() = Spare::default();
+        *self.spare() = Spare::make(&self.state, &self.cgroups, self.bounds(limits))?;
         let quota = quota(limits);
         let disk = match scratch_of(rustix::process::geteuid(), limits) {
             Scratch::Tmpfs(_) => None,
             Scratch::Ext4Image | Scratch::KeptImage => scratch::nameless_disk(&self.state.scratch(), quota)?,
         };
-        Ok(self.launcher.lay(owner(checkout), disk.map(|disk| (quota, disk)))?)
+        Ok(self.launcher.lay(owner, disk.map(|disk| (quota, disk)))?)
     }
 
     /// The same for a sandbox whose disk is kept. Only root can mount one.
@@ -231,7 +258,7 @@ impl Native {
         let quota = quota(limits);
         let workshop = self.state.workshop(record.job());
         let disk = scratch::kept(&self.state.scratch(), &workshop, image.path, quota, image.is_new)?;
-        let birthplace = self.cgroups.begin(record.job().as_str(), &self.bounds(limits))?;
+        let birthplace = self.birthplace(record, limits)?;
         let groundwork = Groundwork { group: birthplace.directory(), disk: Some(&disk), on_ground: false };
         self.launcher.prepare(&groundwork)?;
         let range = ids::take_range_of(image.path.as_os_str()).map_err(FootingFault::from)?;
@@ -248,7 +275,7 @@ impl Native {
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
         let replaced = job.checkout.without_credentials()?;
         let (places, range) = footing.map_or((None, None), |footing| (Some(footing.places), footing.range));
-        let owner = owner(job.checkout);
+        let owner = job.checkout.owner();
         let (identity, range) = match range.or(own) {
             Some(range) => (footing::range_identity(&range, owner), Some(range)),
             None => footing::identity(owner)?,
@@ -288,10 +315,6 @@ impl Native {
         running.let_in().map_err(LaunchFault::Enter)?;
         Ok(running)
     }
-}
-
-fn owner(checkout: &Checkout) -> Owner {
-    Owner { uid: checkout.owner_uid, gid: checkout.owner_gid }
 }
 
 fn quota(limits: Limits) -> Quota {

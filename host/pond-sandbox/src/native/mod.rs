@@ -16,6 +16,7 @@ mod remedy;
 mod running;
 mod scratch;
 mod serving;
+mod spare;
 mod toolchain;
 mod tools;
 mod upper;

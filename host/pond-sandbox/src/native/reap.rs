@@ -70,7 +70,9 @@ pub fn sweep(state: &StateDir) -> Result<Swept, SweepFault> {
             }
             other => other?,
         }
-        swept.jobs.push(dead.job.as_str().to_owned());
+        if !dead.is_spare {
+            swept.jobs.push(dead.job.as_str().to_owned());
+        }
         dead.close()?;
     }
     Ok(swept)

@@ -80,27 +80,33 @@ pub(super) struct Waiting {
 pub struct Spare(Mutex<Option<Waiting>>);
 
 impl Spare {
-    /// The one that waits, or a new one.
-    pub(super) fn take(&self, executable: &Path) -> Result<Waiting, ChildFault> {
+    /// The one that waits, or a new one. What it makes ready lies in the state directory of jobs.
+    pub(super) fn take(&self, executable: &Path, state: &Path) -> Result<Waiting, ChildFault> {
         let waits = self.room().take();
         if let Some(mut waiting) = waits
             && waiting.process.is_there()
         {
             return Ok(waiting);
         }
-        Waiting::start(executable)
+        Waiting::start(executable, state)
     }
 
     /// Has one wait. Where none can be started, that is told to the job that needs it.
-    pub(super) fn fill(&self, executable: &Path) {
+    pub(super) fn fill(&self, executable: &Path, state: &Path) {
         let mut room = self.room();
         if room.is_none() {
-            *room = Waiting::start(executable).ok();
+            *room = Waiting::start(executable, state).ok();
         }
     }
 
-    pub(super) fn clear(&self) {
-        *self.room() = None;
+    /// Returns when the one that waits has put away what it made ready.
+    pub(super) async fn clear(&self) {
+        let waits = self.room().take();
+        if let Some(Waiting { mut process, socket }) = waits {
+            drop(socket);
+            // One that does not go is killed, and what it leaves is swept.
+            if let Err(_killed) = tokio::time::timeout(GRACE, process.wait()).await {}
+        }
     }
 
     fn room(&self) -> MutexGuard<'_, Option<Waiting>> {
@@ -113,10 +119,10 @@ impl Waiting {
         clippy::disallowed_methods,
         reason = "the one place where the daemon starts a process: pond itself, per job"
     )]
-    fn start(executable: &Path) -> Result<Self, ChildFault> {
+    fn start(executable: &Path, state: &Path) -> Result<Self, ChildFault> {
         let (socket, theirs) = std::os::unix::net::UnixStream::pair().map_err(ChildFault::Start)?;
         let mut command = Command::new(executable);
-        let command = command.arg("job").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        let command = command.arg("job").arg(state).stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
         let process = Process::start(command).map_err(ChildFault::Start)?;
         Ok(Self { process, socket })
     }

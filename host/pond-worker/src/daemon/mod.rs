@@ -135,7 +135,7 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
         let (daemon, unfinished) = (Arc::clone(&daemon), Arc::clone(&unfinished));
         handing_in.spawn(async move { left::hand_in(&daemon, &left, &unfinished).await });
     }
-    daemon.spare.fill(&daemon.executable);
+    daemon.spare.fill(&daemon.executable, &daemon.place.state());
     let mut jobs = JoinSet::new();
     let mut leaving = phase.clone();
     let asking = Asking { known, phase };
@@ -147,7 +147,7 @@ pub async fn run(daemon: Arc<Daemon>, capabilities: Vec<String>, phase: watch::R
     while jobs.join_next().await.is_some() {}
     looking.abort();
     handing_in.shutdown().await;
-    daemon.spare.clear();
+    daemon.spare.clear().await;
 }
 
 async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>) {
@@ -171,7 +171,7 @@ async fn take_jobs(daemon: &Arc<Daemon>, asking: &Asking, jobs: &mut JoinSet<()>
                         }
                         let ended = hold(&daemon, &offer, &meant, (came, asking.clone())).await;
                         (next, came) = (told(&daemon, &offer, ended), Came::WithAnAnswer);
-                        daemon.spare.fill(&daemon.executable);
+                        daemon.spare.fill(&daemon.executable, &daemon.place.state());
                     }
                     drop(slot);
                 });

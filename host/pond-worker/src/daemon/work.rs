@@ -66,7 +66,6 @@ async fn prepare(held: &Held<'_>, desk: &Desk) -> Result<(JobOrder, Vec<NamedSec
         deadline_seconds: offer.deadline_seconds,
         allotted: offer.allotted,
         checkout: desk.source(),
-        state: daemon.place.state(),
         key: daemon.place.signing_key(),
     };
     Ok((order, secrets))
@@ -100,7 +99,7 @@ async fn run(
     secrets: Vec<NamedSecret>,
     courses: watch::Receiver<Course>,
 ) -> Result<Option<Job>, JobFault> {
-    let waiting = held.daemon.spare.take(&held.daemon.executable)?;
+    let waiting = held.daemon.spare.take(&held.daemon.executable, &held.daemon.place.state())?;
     let (process, output) = waiting.begin(order, secrets).await?;
     let mut stderr = Outgoing::new(held, Stream::Stderr);
     let mut stdout = Outgoing::new(held, Stream::Stdout);

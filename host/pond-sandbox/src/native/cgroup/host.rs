@@ -148,10 +148,11 @@ impl CgroupHost {
         Ok(Birthplace(job))
     }
 
-    /// Makes the others, which that process enters before it does anything.
+    /// Makes those that are missing, which that process enters before it does anything.
     pub fn complete(&self, begun: Birthplace, limits: &CgroupLimits) -> Result<JobCgroup, CgroupFault> {
         let Birthplace(mut job) = begun;
-        job.extend(self.hierarchies.iter().filter(|hierarchy| !hierarchy.is_unified()), limits)?;
+        let missing: Vec<_> = self.hierarchies.iter().filter(|hierarchy| !job.stands_in(hierarchy)).collect();
+        job.extend(missing.into_iter(), limits)?;
         Ok(job)
     }
 }

@@ -28,11 +28,16 @@ pub struct JobCgroup {
     disk_rate: Option<DiskRate>,
 }
 
-/// The groups of a job of which only that is made in which its first process is born.
+/// The groups of a job of which at least that is made in which its first process is born.
 #[derive(Debug)]
 pub struct Birthplace(pub(super) JobCgroup);
 
 impl Birthplace {
+    /// Of a job all of whose groups are there before it.
+    pub fn of(groups: JobCgroup) -> Self {
+        Self(groups)
+    }
+
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.0.entry().v2
     }
@@ -88,6 +93,10 @@ impl JobCgroup {
         whole
             .into_iter()
             .try_for_each(|group| group.set(&self.directory_name, vec![settings::disk(rate.on(device))]))
+    }
+
+    pub(super) fn stands_in(&self, hierarchy: &Arc<Hierarchy>) -> bool {
+        self.groups.iter().any(|group| Arc::ptr_eq(&group.hierarchy, hierarchy))
     }
 
     pub fn entry(&self) -> Entry<'_> {
