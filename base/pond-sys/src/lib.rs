@@ -6,6 +6,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod attempt;
+pub mod charged;
 pub mod fd;
 pub mod landlock;
 pub mod loopdev;

@@ -7,6 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use pond_sys::charged::fork_on_own_account;
 use pond_sys::process::{Child, Fork, Namespaces, exit_now, fork_into};
 use pond_wire::jail::{Report, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -36,7 +37,7 @@ pub(crate) struct Expected(Ahead);
 impl Ahead {
     pub(crate) fn make() -> Result<Self, Failure> {
         let (ours, theirs) = pond_sys::socket::pair().at(STEP)?;
-        match fork_into(Namespaces::Outer, None).at(STEP)? {
+        match fork_on_own_account(Namespaces::Outer).at(STEP)? {
             Fork::Child => {
                 drop(ours);
                 // Whoever waits long must not hold what others wait to see closed: another's socket, a lifeline, a disk.
