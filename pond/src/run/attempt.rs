@@ -285,9 +285,10 @@ impl Attempt<'_> {
         };
         let bounds = Bounds { wall: policy.timeout().duration(), output_bytes: output_bytes(self.request) };
         let ended = supervise(running, wiring, bounds, |stream, bytes| sinks.take(stream, bytes));
-        let patience = match &ended {
-            Ok(Ended { stop: None, .. }) => Patience::UntilInterrupted(interrupt),
-            Ok(Ended { stop: Some(_), .. }) | Err(_) => Patience::Short,
+        let patience = match (&ended, self.request.asker) {
+            (Ok(_), Asker::ControlPlane(_)) => Patience::UntilTaken,
+            (Ok(Ended { stop: None, .. }), Asker::Person) => Patience::UntilInterrupted(interrupt),
+            (Ok(Ended { stop: Some(_), .. }), Asker::Person) | (Err(_), _) => Patience::Short,
         };
         // Whatever happened, the terminal is whole again before anything is said on it.
         let shown = sinks.finish(patience);

@@ -53,6 +53,8 @@ pub(super) enum Patience<'a> {
     Short,
     /// The job ended by itself: nothing is urgent until somebody interrupts.
     UntilInterrupted(BorrowedFd<'a>),
+    /// What is signed says all of it, also of a job that was stopped: a reader who does not want it any more goes.
+    UntilTaken,
 }
 
 /// What became of the bytes.
@@ -118,10 +120,14 @@ impl Outlet {
             return Ok(Delivered::All);
         }
         self.shared.complete();
-        let mut is_over = self.shared.wait_for_end(None, Some(GRACE))?;
-        if let (false, Patience::UntilInterrupted(interrupt)) = (is_over, patience) {
-            is_over = self.shared.wait_for_end(Some(interrupt), None)?;
-        }
+        let is_over = match (self.shared.wait_for_end(None, Some(GRACE))?, patience) {
+            (true, _) => true,
+            (false, Patience::Short) => false,
+            (false, Patience::UntilInterrupted(interrupt)) => {
+                self.shared.wait_for_end(Some(interrupt), None)?
+            }
+            (false, Patience::UntilTaken) => self.shared.wait_for_end(None, None)?,
+        };
         let mut queue = self.shared.lock();
         match std::mem::replace(&mut queue.reader, Reader::There) {
             Reader::Failed(fault) => Err(fault),
