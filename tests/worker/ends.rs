@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pond_control::store::Stream;
+use pond_control::store::{self, Stream};
 use pond_policy::stage::State;
 use pond_seal::Digest;
 use pond_seal::result::{self, InputKind, Lease, Outcome, Output};
@@ -98,6 +98,47 @@ fn a_cancelled_job_is_killed_and_what_it_did_is_told() {
     host.wait("the sandbox to be gone", || processes("471101").is_empty());
     host.wait("everything of the job to be gone", || host.residue().is_empty());
     assert_eq!(stage.state, State::Cancelled);
+}
+
+/// What is signed says all that was written, so all of it must be handed on, however slowly it is taken.
+#[test]
+fn what_a_cancelled_job_wrote_is_handed_on_before_it_is_signed_for() {
+    let control = Control::start(LEASE);
+    control.delay("/orch/chunks", Duration::from_secs(9));
+    let host = Host::working(&control);
+    // More than a pipe holds.
+    let run = control.submit(&shell("head -c 350000 /dev/zero; sleep 471104"), None);
+    let stage = control.wait_for(&run, &[State::Running], &|| host.log());
+    host.wait("the first of it", || !control.stream(&stage, Stream::Stdout).is_empty());
+    control.cancel(&run);
+    // A heartbeat says so, while the answer to the first piece is still on its way.
+    host.wait_for_line("job_cancelled");
+    control.delay("/orch/chunks", Duration::ZERO);
+    let stage = control.wait_for(&run, &[State::Cancelled], &|| host.log());
+    let statement = control.statement(&stage, &host.key()).result;
+    assert_eq!(statement.outcome, Outcome::Interrupted {}, "{}", host.log());
+    assert_eq!(control.result(&stage).outcome, store::Outcome::Failed, "{}", host.log());
+    assert!(control.stream(&stage, Stream::Stdout) == vec![0; 350_000], "another output");
+}
+
+/// It is told at once, by who was asked, and nothing waits for a lease to lapse.
+#[test]
+fn a_stage_that_a_worker_refuses_ends_with_the_reason() {
+    let control = Control::start(LEASE);
+    let open = r#"{"kind":"swarm","command":["true"],"sandbox":{"profile":"none"}}"#;
+    let by_poll = control.submit(open, None);
+    let host = Host::working(&control);
+    let reason = |run| control.wait_for(run, &[State::Refused], &|| host.log()).reason.to_string();
+    let expected = "the worker could not run it: unconfined_refused [worker_refused]";
+    assert_eq!(reason(&by_poll), expected);
+    // The worker has two slots; of what waits for them, the last comes with the answer to a result.
+    let runs: Vec<_> = (0..3).map(|_| control.submit(&shell("sleep 0.3"), None)).collect();
+    let with_an_answer = control.submit(open, None);
+    assert_eq!(reason(&with_an_answer), expected);
+    for run in &runs {
+        control.wait_for(run, &[State::Succeeded], &|| host.log());
+    }
+    assert_eq!(host.commands(), runs.len(), "{}", host.log());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::refusal::{Code, Refusals, Warning, WarningCode};
 use crate::settings::Settings;
 use crate::tags::Tag;
 
-const UNCONFINED: &str = "profile none runs the job unconfined: the host's files, its network and the run's credential are open to it";
+const UNCONFINED: &str = "profile none runs the job unconfined: the host's files, its network and the run's credential are open to it. No worker does that, `pond run --profile none` does";
 
 /// Where a stage may run.
 #[derive(Clone, Debug, PartialEq, Eq)]

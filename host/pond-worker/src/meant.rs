@@ -16,6 +16,8 @@ use pond_wire::decode::decode_json;
 pub enum MeantFault {
     #[error("this worker refuses the stage: {}", .0.join("; "))]
     Refused(Vec<String>),
+    #[error("no worker runs anything unconfined; `pond run --profile none` does, on a machine of one's own")]
+    Unconfined,
     #[error("{0:?} is no tenant")]
     Tenant(String),
     #[error("{0} is no agent this worker knows")]
@@ -32,6 +34,7 @@ impl MeantFault {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused(_) => "executor_refused",
+            Self::Unconfined => "unconfined_refused",
             Self::Tenant(_) => "tenant_malformed",
             Self::Agent(_) => "agent_unknown",
             Self::Write(_) => "policy_encoding",
@@ -47,7 +50,7 @@ impl From<Refusals> for MeantFault {
     }
 }
 
-/// A stage, understood.
+/// A stage, understood. Its policy confines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meant {
     pub executor: Executor,
@@ -67,6 +70,9 @@ pub fn understand(
     let project = project.ok_or_else(|| MeantFault::Tenant(tenant.to_owned()))?;
     let executor = executor(&document, &project, settings)?;
     let policy = resolve_at(&Path::root().field("sandbox"), block(&document), settings)?;
+    if !policy.profile().is_confined() {
+        return Err(MeantFault::Unconfined);
+    }
     let policy = policy.with_timeout(executor.timeout, &Path::root().field("timeout")).map_err(one)?;
     let canonical = contract::SandboxPolicy::from(&policy).canonical().map_err(MeantFault::Write)?;
     if Digest::of(&canonical) != offered {
@@ -128,6 +134,7 @@ mod tests {
         let open = r#"{"kind":"swarm","command":["true"],"sandbox":{"profile":"none"}}"#;
         let required = Settings::parse(Some("true"), None).unwrap();
         assert_eq!(code(open, digest("10s"), &required), Some("executor_refused"));
+        assert_eq!(code(open, digest("10s"), &Settings::default()), Some("unconfined_refused"));
         assert_eq!(code("{}", digest("10s"), &required), Some("executor_refused"));
         let agent = STAGE.replace(r#""command":["true"]"#, r#""agent":"nobody""#);
         assert_eq!(code(&agent, digest("10s"), &Settings::default()), Some("agent_unknown"));

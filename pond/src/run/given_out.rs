@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use pond_policy::duration::Timeout;
 use pond_policy::operator::Operator;
 use pond_policy::path::Path as Place;
@@ -66,13 +66,8 @@ pub(crate) fn carry_out_order(
     let Meant { executor, policy, argv } = &meant;
     let policy = &within(policy.clone(), order.deadline_seconds)?;
     let hosts: Vec<String> = executor.dispatch.block.allow_hosts().iter().map(ToString::to_string).collect();
-    let network = match policy.profile().is_confined() {
-        true => {
-            let plan = egress::plan(policy, &operator, &hosts, model.is_some())?;
-            Some(plan.within(order.allotted.egress_bytes))
-        }
-        false => None,
-    };
+    let network = egress::plan(policy, &operator, &hosts, model.is_some())?;
+    let network = network.within(order.allotted.egress_bytes);
     let commission = Commission {
         job: order.job.clone(),
         attempt: order.attempt,
@@ -83,7 +78,7 @@ pub(crate) fn carry_out_order(
         key: &order.key,
         wires,
     };
-    let led = network.iter().flat_map(|network| network.env.clone());
+    let led = network.env.clone().into_iter();
     let led = led.chain(model.iter().flat_map(|model| model.harness.env.clone()));
     let request = Request {
         asker: Asker::ControlPlane(&commission),
@@ -103,7 +98,7 @@ pub(crate) fn carry_out_order(
         resolvers: &resolvers,
         disk_rate: settings::disk_rate()?,
         begun: RefCell::default(),
-        way_out: RefCell::new(network.map(|network| (network, model))),
+        way_out: RefCell::new(Some((network, model))),
     };
     enough_descriptors()?;
     large_enough_files(policy)?;
@@ -127,9 +122,6 @@ fn model_of(
     money: Money,
 ) -> anyhow::Result<Option<Chosen>> {
     let Some(wished) = &meant.executor.model else { return Ok(None) };
-    if !meant.policy.profile().is_confined() {
-        bail!("a model's key is kept from a job by its sandbox; {} has none", meant.policy.profile().name());
-    }
     let name = wished.split_once(':').map_or(wished.as_str(), |(name, _)| name);
     let key = secrets.iter().find(|(credential, _)| credential == name);
     let (_, key) = key.with_context(|| format!("no credential was released for model {name}"))?;

@@ -205,6 +205,17 @@ pub(super) async fn give_back(daemon: &Daemon, offer: &Offer) {
     }
 }
 
+/// An offer that this worker will do nothing with, and nor would another.
+pub(super) async fn refuse(daemon: &Daemon, offer: &Offer, code: &str) {
+    if let (Ok(lease), Some(declined)) = (lease_of(offer), refused(code)) {
+        hand_in(daemon, lease, declined).await;
+    }
+}
+
+fn refused(code: &str) -> Option<Declined> {
+    Code::try_from(code.to_owned()).ok().map(|reason| Declined::Refused { reason })
+}
+
 async fn decline(held: &Held<'_>, declined: Option<Declined>) {
     if let Some(declined) = declined {
         hand_in(held.daemon, held.lease.clone(), declined).await;
@@ -241,7 +252,7 @@ impl JobFault {
             | Self::Complete(_)
             | Self::Value(_) => return None,
         };
-        Code::try_from(code.to_owned()).ok().map(|reason| Declined::Refused { reason })
+        refused(code)
     }
 }
 

@@ -38,7 +38,7 @@ pub use session::{CallFault, Session};
 
 use crate::because;
 use crate::meant::{Meant, MeantFault, understand};
-use hold::{Came, give_back, hold};
+use hold::{Came, give_back, hold, refuse};
 use pace::{InVain, Pace};
 
 /// How long a poll is held open, and how much longer its answer may take.
@@ -213,16 +213,26 @@ async fn poll(daemon: &Daemon, asking: &Asking) -> Result<Polled, PollFault> {
             Ok(Polled::Nothing(retry.clamp(pace::SHORTEST, LONGEST_RETRY)))
         }
         PollReply::Drain { .. } => Ok(Polled::Nothing(DRAINED)),
-        PollReply::Offer { offer, .. } => opened(daemon, offer, polled).map(Polled::Job),
+        PollReply::Offer { offer, .. } => opened(daemon, offer, polled).await.map(Polled::Job),
     }
 }
 
-/// An offer is read only if the control plane signed it for this worker, its key and this very question.
-fn opened(daemon: &Daemon, offer: Blob<MOST_OFFER_BYTES>, polled: RequestNonce) -> Result<Job, PollFault> {
+/// An offer is read only if the control plane signed it for this worker, its key and this very question. One for a stage that means
+/// nothing here, or something else, is refused at once and with the reason, so that nobody waits for it.
+async fn opened(
+    daemon: &Daemon,
+    offer: Blob<MOST_OFFER_BYTES>,
+    polled: RequestNonce,
+) -> Result<Job, PollFault> {
     let session = &daemon.session;
     let worker_key = session.identity.keys().seal.id();
     let me = Addressee { worker: &session.worker, worker_key, polled };
     let offer = SignedOffer::from_bytes(offer.into_bytes()).verify(&session.control, me)?;
-    let meant = understand(&offer.executor, &offer.tenant, offer.policy, &daemon.settings)?;
-    Ok(Box::new((offer, meant)))
+    match understand(&offer.executor, &offer.tenant, offer.policy, &daemon.settings) {
+        Ok(meant) => Ok(Box::new((offer, meant))),
+        Err(fault) => {
+            refuse(daemon, &offer, fault.code()).await;
+            Err(fault.into())
+        }
+    }
 }

@@ -168,7 +168,9 @@ async fn tell(held: &Held<'_>, run: &Run) -> Result<Option<Job>, JobFault> {
     let mut pace = Pace::default();
     loop {
         match session.ask(Route::Complete, &body, PATIENCE).await {
-            Ok((CompleteReply::Accepted { next, .. }, asked)) => return Ok(following(held, next, asked)),
+            Ok((CompleteReply::Accepted { next, .. }, asked)) => {
+                return Ok(following(held, next, asked).await);
+            }
             Err(fault) if fault.may_pass() => pace.wait().await,
             Err(CallFault::Refused { code, .. }) if code == Budget::Artifacts.code() => {
                 let has = body.last.map_or(0, |last| last.bytes.as_bytes().len() as u64);
@@ -180,8 +182,12 @@ async fn tell(held: &Held<'_>, run: &Run) -> Result<Option<Job>, JobFault> {
 }
 
 /// The job that came with the answer. One that does not hold costs nothing but itself: the result counts.
-fn following(held: &Held<'_>, next: Option<Blob<MOST_OFFER_BYTES>>, asked: RequestNonce) -> Option<Job> {
-    match opened(held.daemon, next?, asked) {
+async fn following(
+    held: &Held<'_>,
+    next: Option<Blob<MOST_OFFER_BYTES>>,
+    asked: RequestNonce,
+) -> Option<Job> {
+    match opened(held.daemon, next?, asked).await {
         Ok(job) => Some(job),
         Err(fault) => {
             (held.daemon.log)("poll_failed", &[("error", &because(&fault))]);
