@@ -7,11 +7,9 @@
 
 use std::io;
 
-use rustix::process::Uid;
+use rustix::process::{DumpableBehavior, Uid, set_dumpable_behavior};
 use rustix::rand::{GetRandomFlags, getrandom};
-use rustix::thread::{
-    CapabilitiesSecureBits, capabilities_secure_bits, set_capabilities_secure_bits, set_thread_res_uid,
-};
+use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_thread_res_uid};
 
 use crate::process::{Fork, Namespaces, fork_into};
 
@@ -20,23 +18,27 @@ const FIRST: u32 = 0x8000_0000;
 const MANY: u32 = 0x3fff_ffff;
 
 /// Forks into new user namespaces, on an account of their own where this process is root; another has only its own.
-/// Files are still found with root's identity, by this process and by the child.
+/// Files are still found with root's identity, by this process and by the child, and neither is dumpable.
 pub fn fork_on_own_account(namespaces: Namespaces) -> io::Result<Fork> {
     if !rustix::process::geteuid().is_root() {
         return fork_into(namespaces, None);
     }
-    let nobody = Uid::from_raw(FIRST | (number()? & MANY));
-    // Without this a change of user would take the capabilities of this process.
-    let before = capabilities_secure_bits()?;
-    set_capabilities_secure_bits(before | CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
-    set_thread_res_uid(None, nobody, None)?;
+    become_user(Uid::from_raw(FIRST | (number()? & MANY)))?;
     let forked = find_files_as_root().and_then(|()| fork_into(namespaces, None));
     if let Ok(Fork::Child) = forked {
         return forked;
     }
-    set_thread_res_uid(None, Uid::ROOT, None)?;
-    set_capabilities_secure_bits(before)?;
+    become_user(Uid::ROOT)?;
     forked
+}
+
+/// The effective identity alone: the real one stays root's, and so does every capability this process may have.
+fn become_user(user: Uid) -> io::Result<()> {
+    set_thread_res_uid(None, user, None)?;
+    // Both went with the identity.
+    let sets = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { effective: sets.permitted, ..sets })?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 fn number() -> io::Result<u32> {
