@@ -107,7 +107,9 @@ pub(super) fn processes(directory: &Path) -> Result<usize> {
 
 fn job_groups(ours: &Ours) -> usize {
     let of_instrument = format!("bench-{}-", ours.instrument);
-    let is_ours = |job: &str| ours.jobs.contains(job) || job.starts_with(&of_instrument);
+    // What is ready for a job, and what one got that was, are called after nobody.
+    let is_ours =
+        |job: &str| ours.jobs.contains(job) || job.starts_with(&of_instrument) || job.starts_with("spare-");
     groups(|path| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.and_then(|name| name.strip_prefix("pond-job-")).is_some_and(is_ours)
