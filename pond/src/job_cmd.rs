@@ -11,6 +11,7 @@ use pond_policy::node::Node;
 use pond_policy::profile::Profile;
 use pond_policy::sandbox::resolve;
 use pond_sandbox::native::Owner;
+use pond_sandbox::native::cgroup::CgroupHost;
 use pond_sandbox::state::StateDir;
 use pond_worker::order::{self, JobAnswer};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -35,9 +36,12 @@ pub(crate) fn main(launcher: Begun) -> ExitCode {
 /// Makes ready what a job gets that asks for nothing in particular. What cannot be made now is made with the job, or the reason is told
 /// then.
 fn stand_by(begun: Begun, state: &StateDir) -> Begun {
-    let (Ok(settings), Ok(disk_rate), true) =
-        (settings::sandbox(), settings::disk_rate(), rustix::process::geteuid().is_root())
-    else {
+    let (Ok(settings), Ok(disk_rate), Ok(_can_limit), true) = (
+        settings::sandbox(),
+        settings::disk_rate(),
+        CgroupHost::detect(),
+        rustix::process::geteuid().is_root(),
+    ) else {
         return begun;
     };
     let native = begun?.native(state.clone())?.at_rate(disk_rate);

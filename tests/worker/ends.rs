@@ -174,6 +174,27 @@ fn what_is_ready_for_the_next_job_is_for_one_job_and_goes_with_the_daemon() {
     assert!(!first.iter().chain(&next).any(|group| group.exists()), "{first:?} {next:?}");
 }
 
+/// What waits for a job long is written back meanwhile, also while there is no room.
+#[test]
+fn a_host_that_was_full_for_a_moment_costs_no_job() {
+    let control = Control::start(LEASE);
+    let host = Host::with_own_disk(&control);
+    host.wait("something to be ready", || host.spare().is_some());
+    // A disk is made after the record.
+    std::thread::sleep(Duration::from_secs(1));
+    let filler = host.state().join("filler");
+    let mut full = std::fs::File::create(&filler).unwrap();
+    for size in [1 << 20, 1 << 12] {
+        while std::io::Write::write_all(&mut full, &vec![1; size]).is_ok() {}
+    }
+    rustix::fs::sync();
+    std::fs::remove_file(&filler).unwrap();
+    drop(full);
+    let run = control.submit(&shell("echo made > made"), None);
+    let stage = control.wait_for(&run, &[State::Failed, State::Refused, State::Succeeded], &|| host.log());
+    assert_eq!(stage.state, State::Succeeded, "{}", host.log());
+}
+
 #[test]
 fn a_second_signal_gives_jobs_up() {
     let control = Control::start(LEASE);

@@ -15,6 +15,7 @@ use crate::control::{Control, PATIENCE};
 pub(crate) struct Host {
     directory: TempDir,
     daemon: Option<Child>,
+    has_own_disk: bool,
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests start the program they test")]
@@ -25,12 +26,29 @@ fn command(program: &str) -> Command {
 impl Host {
     /// A machine that has joined, with no daemon yet.
     pub(crate) fn joined(control: &Control) -> Self {
-        let host = Self { directory: tempfile::tempdir().unwrap(), daemon: None };
-        let mut join = host.pond(&["worker", "join", "--control", &format!("http://{}", control.address)]);
+        let host = Self { directory: tempfile::tempdir().unwrap(), daemon: None, has_own_disk: false };
+        host.join(control);
+        host
+    }
+
+    /// One at work whose state lies on a disk of its own, of 300 MiB.
+    pub(crate) fn with_own_disk(control: &Control) -> Self {
+        let mut host = Self { directory: tempfile::tempdir().unwrap(), daemon: None, has_own_disk: true };
+        let (image, place) = (host.directory.path().join("image"), host.state());
+        std::fs::create_dir(&place).unwrap();
+        File::create(&image).unwrap().set_len(300 << 20).unwrap();
+        assert!(command("mkfs.ext4").args(["-q", "-m", "0"]).arg(&image).status().unwrap().success());
+        assert!(command("mount").args(["-o", "loop"]).args([&image, &place]).status().unwrap().success());
+        host.join(control);
+        host.start();
+        host
+    }
+
+    fn join(&self, control: &Control) {
+        let mut join = self.pond(&["worker", "join", "--control", &format!("http://{}", control.address)]);
         let mut join = join.stdin(Stdio::piped()).spawn().unwrap();
         join.stdin.take().unwrap().write_all(control.token().as_bytes()).unwrap();
-        assert!(join.wait().unwrap().success(), "{}", host.log());
-        host
+        assert!(join.wait().unwrap().success(), "{}", self.log());
     }
 
     pub(crate) fn working(control: &Control) -> Self {
@@ -155,6 +173,10 @@ impl Drop for Host {
         // Its jobs notice; what they leave goes with the next look.
         let swept = self.pond(&["worker", "probe"]).status().unwrap();
         assert!(swept.success() || std::thread::panicking(), "{}", self.log());
+        if self.has_own_disk {
+            let gone = command("umount").arg(self.state()).status().unwrap();
+            assert!(gone.success() || std::thread::panicking(), "unmounting the state");
+        }
     }
 }
 

@@ -29,6 +29,15 @@ pub(crate) struct Disk {
     pub(crate) template: Option<OwnedFd>,
 }
 
+/// How long whoever ordered a disk can wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    /// Until the host has room for all that is on it. A disk that waits for its job is written back meanwhile, and one for which there
+    /// was no room then is refused by an overlay for ever.
+    ForTheHost,
+}
+
 /// A disk in the making. Letting go of it ends its maker, and waits until that is gone.
 pub(crate) struct Ordered {
     maker: Child,
@@ -73,22 +82,29 @@ impl Disk {
     }
 
     /// Has it made by a process of its own.
-    pub(crate) fn order(self) -> Result<Ordered, Failure> {
+    pub(crate) fn order(self, patience: Patience) -> Result<Ordered, Failure> {
         let (comes, goes) = pond_sys::socket::pair().at(STEP)?;
         match fork_into(Namespaces::Inherit, None).at(STEP)? {
             Fork::Child => {
                 drop(comes);
-                match self.attach().and_then(|device| device.mount()) {
-                    Ok(mount) => {
-                        acquaint(&mount);
-                        tell(goes.as_fd(), Report::Prepared, &[mount.as_fd()]);
-                    }
+                match self.make(patience) {
+                    Ok(mount) => tell(goes.as_fd(), Report::Prepared, &[mount.as_fd()]),
                     Err(failure) => tell(goes.as_fd(), failure.report(), &[]),
                 }
                 exit_now(0)
             }
             Fork::Parent(maker) => Ok(Ordered { maker, comes, of: self }),
         }
+    }
+
+    fn make(&self, patience: Patience) -> Result<OwnedFd, Failure> {
+        let mount = self.attach()?.mount()?;
+        acquaint(&mount);
+        match patience {
+            Patience::None => {}
+            Patience::ForTheHost => settle(&mount)?,
+        }
+        Ok(mount)
     }
 
     /// A device with a filesystem on it.
@@ -151,6 +167,11 @@ fn acquaint(mount: &OwnedFd) {
     const FIRST: &str = "w/first";
     if let Err(_full_or_there) = rustix::fs::mkdirat(mount, FIRST, Mode::RWXU) {}
     if let Err(_not_made) = rustix::fs::unlinkat(mount, FIRST, AtFlags::REMOVEDIR) {}
+}
+
+/// Writes what is on the disk through to its image.
+fn settle(mount: &OwnedFd) -> Result<(), Failure> {
+    rustix::fs::syncfs(storage::open_directory(mount, ".").at(STEP)?).at(STEP)
 }
 
 /// Binds the image to a free loop device. Asking for a number and taking it are two calls, so a neighbour may be faster.

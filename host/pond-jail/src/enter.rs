@@ -11,7 +11,7 @@ use pond_wire::jail::{Identity, Report, Scratch, Step};
 use rustix::io::Errno;
 
 use crate::ahead::{Ahead, Expected};
-use crate::disk::{Disk, Ordered};
+use crate::disk::{Ordered, Patience};
 use crate::fault::{At, Failure};
 use crate::ground::{Footing, Laid, Stand};
 use crate::request::{Groundwork, Launch};
@@ -45,7 +45,7 @@ fn begin(
 ) -> Result<Prepared, Failure> {
     let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
     let child = ahead.bear(theirs, groundwork.group.as_ref())?;
-    match groundwork.disk.map(Disk::order).transpose() {
+    match groundwork.disk.map(|disk| disk.order(Patience::None)).transpose() {
         Ok(ordered) => Ok(Prepared { child, to_child: ours, disk: ordered.or(disk), footing }),
         Err(failure) => {
             drop(ours);

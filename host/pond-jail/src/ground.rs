@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::ahead::Ahead;
-use crate::disk::{Disk, Ordered};
+use crate::disk::{Ordered, Patience};
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::idmap::Owners;
@@ -47,7 +47,7 @@ pub(crate) struct Footing {
 
 impl Laid {
     pub(crate) fn lay(ahead: Option<Ahead>, request: Lay) -> Self {
-        let disk = request.disk.map(Disk::order);
+        let disk = request.disk.map(|disk| disk.order(Patience::ForTheHost));
         let stand = ahead.map_or_else(Ahead::make, Ok).and_then(|ahead| Stand::make(ahead, &request.ground));
         Self { file: request.ground, stand, disk }
     }

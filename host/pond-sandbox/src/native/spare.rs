@@ -5,7 +5,7 @@
 
 use std::{io, mem};
 
-use super::cgroup::{Birthplace, CgroupFault, CgroupHost, CgroupLimits, JobCgroup};
+use super::cgroup::{Birthplace, CgroupFault, CgroupHost, CgroupLimits, JobCgroup, reclaim};
 use super::launch::LaunchFault;
 use crate::record::{JobName, Live, Made, Record, nonce};
 use crate::state::StateDir;
@@ -40,12 +40,12 @@ impl Spare {
         let name = format!("spare-{}", nonce().map_err(LaunchFault::Name)?);
         let job =
             JobName::try_from(name.clone()).map_err(|fault| LaunchFault::Name(io::Error::other(fault)))?;
-        let made = Made::Native { cgroups: host.directories(&name) };
-        let record = Live::spare(state, Record { job, made })?;
+        let cgroups = host.directories(&name);
+        let record = Live::spare(state, Record { job, made: Made::Native { cgroups: cgroups.clone() } })?;
         match host.create(&name, &limits) {
             Ok(made) => Ok(Self(Standing::Nobodys(record, Groups { name, made, limits }))),
             Err(fault) => {
-                record.close()?;
+                close(record, reclaim(&cgroups));
                 Err(fault.into())
             }
         }
@@ -77,10 +77,10 @@ impl Spare {
         limits: &CgroupLimits,
     ) -> Result<Birthplace, CgroupFault> {
         match mem::take(&mut self.0) {
-            Standing::Of(of, groups) if of == *job && groups.limits == *limits => {
-                Ok(Birthplace::of(groups.made))
-            }
-            Standing::Of(of, groups) if of == *job => {
+            Standing::Of(of, mut groups) if of == *job => {
+                if groups.limits == *limits && groups.made.limit_again(limits).is_ok() {
+                    return Ok(Birthplace::of(groups.made));
+                }
                 groups.made.remove()?;
                 host.begin(&groups.name, limits)
             }
@@ -95,11 +95,16 @@ impl Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         if let Standing::Nobodys(record, groups) = mem::take(&mut self.0) {
-            drop(groups);
-            // One that stays is swept, as if its owner had died.
-            if let Err(_swept) = record.close() {}
+            close(record, groups.made.end());
         }
     }
+}
+
+/// A record goes when all that it names is gone. What stays is swept, as if its owner had died.
+fn close(record: Live, groups: Result<(), CgroupFault>) {
+    if groups.is_ok()
+        && let Err(_swept) = record.close()
+    {}
 }
 
 #[cfg(test)]
@@ -160,6 +165,61 @@ mod tests {
             record.close().unwrap();
             assert_eq!(exist(&paths), 0);
         }
+    }
+
+    /// Somebody may have had weeks for it.
+    #[test]
+    fn whatever_was_done_to_them_meanwhile_the_job_s_groups_are_whole_and_limited() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let host = CgroupHost::detect().unwrap();
+        let meddle: [fn(&PathBuf); 2] = [
+            |group| {
+                for file in ["memory.memsw.limit_in_bytes", "memory.limit_in_bytes"] {
+                    std::fs::write(group.join(file), "-1").unwrap_or_default();
+                }
+                for file in ["memory.max", "pids.max"] {
+                    std::fs::write(group.join(file), "max").unwrap_or_default();
+                }
+            },
+            |group| std::fs::remove_dir(group).unwrap(),
+        ];
+        for meddle in meddle {
+            let mut spare = Spare::make(&state, &host, limits("64m")).unwrap();
+            let job = named("job");
+            let record = spare.give(&state, &job).unwrap();
+            let paths = groups(record.made());
+            paths.iter().for_each(meddle);
+            let ours = spare.birthplace(&host, &job, &limits("64m")).unwrap();
+            let ours = host.complete(ours, &limits("64m")).unwrap();
+            let said = |files: &[&str]| {
+                let mut said = paths.iter().flat_map(|path| files.iter().map(|file| path.join(file)));
+                said.find_map(|file| std::fs::read_to_string(file).ok()).unwrap()
+            };
+            assert_eq!(said(&["pids.max"]).trim(), "64");
+            let memory = said(&["memory.limit_in_bytes", "memory.max"]);
+            assert_eq!(memory.trim().parse(), Ok(limits("64m").memory.bytes()));
+            ours.remove().unwrap();
+            record.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_group_that_does_not_go_keeps_its_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let host = CgroupHost::detect().unwrap();
+        let spare = Spare::make(&state, &host, limits("64m")).unwrap();
+        let Standing::Nobodys(record, _) = &spare.0 else { panic!("{spare:?}") };
+        let paths = groups(record.made());
+        let inside = paths[0].join("sub");
+        std::fs::create_dir(&inside).unwrap();
+        drop(spare);
+        assert_eq!((exist(&paths), dead(&state).unwrap().len()), (1, 1));
+        std::fs::remove_dir(&inside).unwrap();
+        let swept = crate::native::sweep(&state).unwrap();
+        assert_eq!((swept.jobs.len(), swept.stuck.len(), exist(&paths)), (0, 0, 0));
+        assert_eq!(dead(&state).unwrap().len(), 0);
     }
 
     #[test]

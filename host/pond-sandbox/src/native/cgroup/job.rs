@@ -83,6 +83,12 @@ impl JobCgroup {
         Ok(())
     }
 
+    /// Sets the limits of all its groups once more, and sees that they hold: since they were made, anybody with the right to may have
+    /// changed them.
+    pub(crate) fn limit_again(&mut self, limits: &CgroupLimits) -> Result<(), CgroupFault> {
+        self.groups.iter_mut().try_for_each(|group| group.limit(&self.directory_name, limits))
+    }
+
     /// Holds the job to its rate on the disk of its own as well, which is there only once it is being launched: what it writes is
     /// charged to its group there, and on the disk below to whoever made the image.
     pub fn hold_disk(&self, on: BorrowedFd<'_>) -> Result<(), CgroupFault> {
