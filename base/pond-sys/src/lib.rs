@@ -7,6 +7,7 @@
 
 pub mod attempt;
 pub mod charged;
+pub mod counted;
 pub mod fd;
 pub mod landlock;
 pub mod loopdev;

@@ -1,4 +1,4 @@
-//! Pid 1 of a native sandbox: waits, reaps, reports, and ends everything when its worker is gone.
+//! Pid 1 of a native sandbox: waits, reaps, counts, reports, and ends everything when its worker is gone.
 //!
 //! Zone: hostile. It shares its namespaces with the job, so it holds no key, no allowlist and no capability, and its filter
 //! lets it do little more than wait. Removing it must weaken nothing: it is no control, only an undertaker. What it reports is
@@ -14,6 +14,7 @@ pub use unpack::unpack;
 
 use std::os::fd::OwnedFd;
 
+use pond_sys::counted::Counter;
 use pond_sys::process::{Ended, Status, exit_now, reap_any};
 use pond_sys::seccomp::{Filter, install};
 use pond_wire::jail::{Report, Step, Usage};
@@ -32,6 +33,8 @@ pub struct Started {
     pub filter: Filter,
     /// The job's end of its terminal, kept so that the other end sees no hang-up while the job closes and reopens its own.
     pub terminal: Option<OwnedFd>,
+    /// Absent where the job ended before its filter held.
+    pub counter: Option<Counter>,
 }
 
 /// Watches until the job ends or the lifeline closes. When this process exits the kernel kills everything in the sandbox.
@@ -54,20 +57,36 @@ pub fn watch(started: &Started, lifeline: &OwnedFd, report: OwnedFd) -> ! {
 }
 
 fn guard(started: &Started) -> Result<(), Errno> {
-    install(&started.filter).map_err(|fault| Errno::from_io_error(&fault).unwrap_or(Errno::IO))
+    install(&started.filter).map_err(errno)
+}
+
+fn errno(fault: std::io::Error) -> Errno {
+    Errno::from_io_error(&fault).unwrap_or(Errno::IO)
 }
 
 fn wait(started: &Started, lifeline: &OwnedFd) -> Result<Option<Ended>, Errno> {
+    let mut counter = started.counter.as_ref();
     loop {
-        let mut ready =
-            [PollFd::new(&started.child_events, PollFlags::IN), PollFd::new(lifeline, PollFlags::empty())];
+        let mut ready = vec![
+            PollFd::new(&started.child_events, PollFlags::IN),
+            PollFd::new(lifeline, PollFlags::empty()),
+        ];
+        ready.extend(counter.map(|counter| PollFd::new(&counter.listener, PollFlags::IN)));
         match poll(&mut ready, None) {
             Err(Errno::INTR) => continue,
             other => other?,
         };
-        let [child, life] = ready.map(|fd| !fd.revents().is_empty());
+        let mut ready = ready.iter().map(PollFd::revents);
+        let mut next = || ready.next().unwrap_or(PollFlags::empty());
+        let (child, life, counts) = (!next().is_empty(), !next().is_empty(), next());
         if life {
             return Ok(None);
+        }
+        match counter {
+            Some(asked) if counts.contains(PollFlags::IN) => asked.answer().map_err(errno)?,
+            // Nobody is left who could ask.
+            Some(_) if !counts.is_empty() => counter = None,
+            Some(_) | None => {}
         }
         if child && let Some(ended) = reap(&started.child_events, started.job)? {
             return Ok(Some(ended));

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use pond_sys::counted::{Counter, Table};
 use pond_sys::process::{Fork, Namespaces, exit_now, fork_into};
 use pond_sys::seccomp;
 use pond_wire::jail::{Duty, Identity, Report, Rlimits, RootEntry, Scratch, Start, Step, word};
@@ -45,7 +46,9 @@ pub(crate) fn main(parent: &OwnedFd, ready: Result<Ready, Failure>, standing: Op
     // Nothing that holds a descriptor may be dropped after this: `enter` ends with all but a few closed.
     match ready.and_then(|ready| enter(&order, ready, standing?, parent, report.as_fd())) {
         Ok(Duties::Watch(started)) => pond_init::watch(&started, &order.lifeline, report),
-        Ok(Duties::Serve(child_events, rules)) => serving::serve(&order, &rules, child_events, report),
+        Ok(Duties::Serve(child_events, rules, counter)) => {
+            serving::serve(&order, &rules, (child_events, &counter), report)
+        }
         Err(failure) => give_up(&report, failure),
     }
 }
@@ -62,7 +65,7 @@ pub(crate) fn get_ready() -> Result<Ready, Failure> {
     pond_sys::signal::reset_actions();
     job::drop_bounding_set().at(Step::DropCapabilities)?;
     Ok(Ready {
-        for_job: seccomp::compile(seccomp::Profile::Workload),
+        for_job: seccomp::compile(seccomp::Profile::WorkloadCounted),
         for_init: seccomp::compile(seccomp::Profile::Init),
     })
 }
@@ -71,8 +74,8 @@ pub(crate) fn get_ready() -> Result<Ready, Failure> {
 enum Duties {
     /// A job runs.
     Watch(pond_init::Started),
-    /// None runs yet; each that will comes under these rules.
-    Serve(OwnedFd, Rules),
+    /// None runs yet; each that will comes under these rules, and its sockets are counted with those of the others.
+    Serve(OwnedFd, Rules, Counter),
 }
 
 // tidy: privileged sequence
@@ -137,32 +140,41 @@ fn enter(
     // 7. Limits that children inherit, then the job itself.
     set_rlimits(&plan.rlimits).at(Step::Rlimits)?;
     let child_events = pond_sys::signal::child_events().at(Step::ForkJob)?;
+    let table = Table::open().at(Step::GuardInit)?;
     if plan.duty == Duty::Serve {
         // Or, where jobs are to come, what it takes to make each of them and to end it, under the filter they will have.
-        serving::guard(&ready.for_job, &[report, order.lifeline.as_fd(), child_events.as_fd()])?;
-        return Ok(Duties::Serve(child_events, Rules::of(plan)?));
+        let kept = [report, order.lifeline.as_fd(), child_events.as_fd(), table.as_fd()];
+        let listener = serving::guard(&ready.for_job, &kept)?;
+        return Ok(Duties::Serve(child_events, Rules::of(plan)?, Counter { listener, table }));
     }
+    let (ours, theirs) = pond_sys::socket::pair().at(Step::ForkJob)?;
     let job = match fork_into(Namespaces::Inherit, None).at(Step::ForkJob)? {
-        Fork::Child => become_job(order, terminal.as_ref(), &ready.for_job, report),
+        Fork::Child => become_job(order, terminal.as_ref(), (&ready.for_job, theirs.as_fd()), report),
         Fork::Parent(child) => child.pid,
     };
-    // 8. Init keeps no power and no descriptor it does not need: it waits, reaps and reports.
+    drop(theirs);
+    // 8. Init keeps no power and no descriptor it does not need: it waits, counts, reaps and reports.
     job::drop_capabilities().at(Step::GuardInit)?;
     rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
-    let kept = [report, order.lifeline.as_fd(), child_events.as_fd()];
-    let kept: Vec<_> = kept.into_iter().chain(terminal.as_ref().map(AsFd::as_fd)).collect();
-    pond_sys::fd::close_all_but(&kept).at(Step::GuardInit)?;
-    Ok(Duties::Watch(pond_init::Started { job, child_events, filter: ready.for_init, terminal }))
+    // A child that ends before its filter holds says why itself.
+    let listener = hear(&ours, job::COUNT, Step::GuardInit).ok().and_then(|heard| heard.into_iter().next());
+    drop(ours);
+    let counter = listener.map(|listener| Counter { listener, table });
+    let kept = [report, order.lifeline.as_fd(), child_events.as_fd()].into_iter();
+    let kept = kept.chain(terminal.as_ref().map(AsFd::as_fd));
+    let counting = counter.iter().flat_map(|counter| [counter.listener.as_fd(), counter.table.as_fd()]);
+    pond_sys::fd::close_all_but(&kept.chain(counting).collect::<Vec<_>>()).at(Step::GuardInit)?;
+    Ok(Duties::Watch(pond_init::Started { job, child_events, filter: ready.for_init, terminal, counter }))
 }
 
 /// In the forked child, which becomes the job, or says why not and exits.
 fn become_job(
     order: &Order,
     terminal: Option<&OwnedFd>,
-    filter: &seccomp::Filter,
+    (filter, pid_one): (&seccomp::Filter, BorrowedFd<'_>),
     report: BorrowedFd<'_>,
 ) -> ! {
-    let (plan, pipes, filter) = (&order.plan, order.stdio.as_ref(), Filter::Install(filter));
+    let (plan, pipes, filter) = (&order.plan, order.stdio.as_ref(), Filter::Install(filter, pid_one));
     let job = Job { plan, program: &plan.program, pipes, terminal, filter, rules: None };
     let failure = job::run(&job, report);
     tell(report, failure.report(), &[]);

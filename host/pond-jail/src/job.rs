@@ -1,7 +1,7 @@
 //! The last steps before the hostile program runs: everything it could use is taken away, tried, and only then it starts.
 
 use std::ffi::CString;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pond_sys::process::Program;
 use pond_sys::seccomp;
@@ -27,10 +27,14 @@ pub(crate) struct Job<'a> {
     pub(crate) rules: Option<&'a Rules>,
 }
 
+/// The job's word that its filter holds; the listener travels along.
+pub(crate) const COUNT: u8 = 4;
+
 /// Where the job's filter comes from. There is one either way, and `confirm` tries it.
 #[derive(Clone, Copy)]
 pub(crate) enum Filter<'a> {
-    Install(&'a seccomp::Filter),
+    /// With the way to pid 1, which counts for it.
+    Install(&'a seccomp::Filter, BorrowedFd<'a>),
     /// Pid 1 serves under the same filter, and its children have it from their first instruction.
     Inherited,
 }
@@ -70,7 +74,10 @@ fn confine(job: &Job<'_>, report: BorrowedFd<'_>) -> Result<Program, Failure> {
     }
     // 5. The filter last, because it forbids what the launch does above.
     match job.filter {
-        Filter::Install(filter) => seccomp::install(filter).at(Step::Seccomp)?,
+        Filter::Install(filter, pid_one) => {
+            let listener = seccomp::install_with_listener(filter).at(Step::Seccomp)?;
+            pond_sys::socket::send(pid_one, &[COUNT], &[listener.as_fd()]).at(Step::Seccomp)?;
+        }
         Filter::Inherited => {}
     }
     // 6. Layers that did not take would be noticed by the job first; notice before it does.

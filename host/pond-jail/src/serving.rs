@@ -9,6 +9,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use pond_sys::counted::Counter;
 use pond_sys::process::{Ended, exit_now, fork_plainly, reap_any};
 use pond_sys::seccomp;
 use pond_wire::jail::{Answer, Ask, Console, ExecOrder, Report, Step};
@@ -47,22 +48,27 @@ struct Serving<'a> {
     running: Vec<Running>,
 }
 
-/// The last steps of pid 1 before it serves: what it does not need goes.
-pub(crate) fn guard(filter: &seccomp::Filter, kept: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+/// The last steps of pid 1 before it serves: what it does not need goes. It hears of what its filter leaves to it.
+pub(crate) fn guard(filter: &seccomp::Filter, kept: &[BorrowedFd<'_>]) -> Result<OwnedFd, Failure> {
     job::keep_capabilities(KEPT).at(Step::GuardInit)?;
     rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
     pond_sys::fd::close_all_but(kept).at(Step::GuardInit)?;
-    seccomp::install(filter).at(Step::GuardInit)
+    seccomp::install_with_listener(filter).at(Step::GuardInit)
 }
 
 /// Serves until the keeper is gone. When this process exits the kernel kills everything in the sandbox.
-pub(crate) fn serve(order: &Order, rules: &Rules, child_events: OwnedFd, report: OwnedFd) -> ! {
+pub(crate) fn serve(
+    order: &Order,
+    rules: &Rules,
+    (child_events, counter): (OwnedFd, &Counter),
+    report: OwnedFd,
+) -> ! {
     let mut serving = Serving { order, rules, report: report.as_fd(), running: Vec::new() };
     if pond_sys::socket::send(&report, &Report::Serving.encode(), &[]).is_err() {
         exit_now(0)
     }
     loop {
-        match serving.turn(&child_events) {
+        match serving.turn(&child_events, counter) {
             Ok(true) => {}
             Ok(false) => exit_now(0),
             Err(_without_anybody_to_tell) => exit_now(1),
@@ -72,19 +78,23 @@ pub(crate) fn serve(order: &Order, rules: &Rules, child_events: OwnedFd, report:
 
 impl Serving<'_> {
     /// One wait and what follows from it; false when nobody is there any more.
-    fn turn(&mut self, child_events: &OwnedFd) -> Result<bool, Failure> {
+    fn turn(&mut self, child_events: &OwnedFd, counter: &Counter) -> Result<bool, Failure> {
         let mut ready = [
             PollFd::from_borrowed_fd(self.report, PollFlags::IN),
             PollFd::new(child_events, PollFlags::IN),
             PollFd::new(&self.order.lifeline, PollFlags::empty()),
+            PollFd::new(&counter.listener, PollFlags::IN),
         ];
         match poll(&mut ready, None) {
             Err(Errno::INTR) => return Ok(true),
             other => drop(other.at(Step::GuardInit)?),
         }
-        let [asked, child, life] = ready.map(|fd| !fd.revents().is_empty());
+        let [asked, child, life, counts] = ready.map(|fd| !fd.revents().is_empty());
         if life {
             return Ok(false);
+        }
+        if counts {
+            counter.answer().at(Step::GuardInit)?;
         }
         if child {
             self.reap(child_events)?;

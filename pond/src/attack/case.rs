@@ -41,13 +41,14 @@ pub(crate) enum Expect {
     Capped,
 }
 
-const DENIED: [Errno; 7] = [
+const DENIED: [Errno; 8] = [
     Errno::PERM,
     Errno::ACCESS,
     Errno::NOSYS,
     Errno::ROFS,
     Errno::AFNOSUPPORT,
     Errno::PROTONOSUPPORT,
+    Errno::OPNOTSUPP,
     Errno::XDEV,
 ];
 const ABSENT: [Errno; 13] = [

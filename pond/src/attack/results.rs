@@ -158,33 +158,27 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "C14",
         what: "forged overlay marks",
-        probes: &[collected(
-            "marks",
-            |scene| {
-                let directory = scene.workspace.join("forged");
-                std::fs::create_dir(&directory)?;
-                std::fs::write(directory.join("file"), "mine")?;
-                for name in ["user.overlay.redirect", "user.overlay.opaque", "user.overlay.metacopy"] {
-                    rustix::fs::setxattr(&directory, name, b"/planted", XattrFlags::empty())?;
-                }
-                Ok(())
-            },
-            |result| !result.record.changes.iter().any(|change| change.path.as_bytes().ends_with(b"canary")),
-        )
+        probes: &[denied("marks", |scene| {
+            let directory = scene.temporary.join("forged");
+            std::fs::create_dir(&directory)?;
+            let names = ["user.overlay.redirect", "user.overlay.opaque", "user.overlay.metacopy"];
+            let set = |name| rustix::fs::setxattr(&directory, name, b"/planted", XattrFlags::empty());
+            let result = names.into_iter().try_for_each(set);
+            std::fs::remove_dir(&directory)?;
+            Ok(result?)
+        })
         .excused(NO_ATTRIBUTES)],
     },
     Case {
         id: "C15",
         what: "attributes that grant or hold something",
-        probes: &[collected(
-            "attributes",
-            |scene| {
-                let path = scene.workspace.join("attributes");
-                std::fs::write(&path, "x")?;
-                Ok(rustix::fs::setxattr(&path, "user.anything", &[b'.'; 64], XattrFlags::empty())?)
-            },
-            |result| mode_of(result, "attributes") == Some(Mode::Regular),
-        )
+        probes: &[denied("attributes", |scene| {
+            let path = scene.temporary.join("attributes");
+            std::fs::write(&path, "x")?;
+            let result = rustix::fs::setxattr(&path, "user.anything", &[b'.'; 64], XattrFlags::empty());
+            std::fs::remove_file(&path)?;
+            Ok(result?)
+        })
         .excused(NO_ATTRIBUTES)],
     },
     Case {

@@ -75,6 +75,34 @@ pub fn upper_protocol(socket: BorrowedFd<'_>) -> io::Result<()> {
     reached(asked.map(|()| 0), &[libc::ENOENT])
 }
 
+/// Has a stream's segments to one address signed, with a key that the kernel keeps for it.
+pub fn segment_key(socket: BorrowedFd<'_>) -> io::Result<()> {
+    #[repr(C, align(8))]
+    struct Key {
+        family: u16,
+        port: u16,
+        address: [u8; 4],
+        rest: [u8; 120],
+        flags: u8,
+        prefix: u8,
+        length: u16,
+        interface: i32,
+        key: [u8; 80],
+    }
+    let key = Key {
+        family: 2,
+        port: 0,
+        address: [127, 0, 0, 1],
+        rest: [0; 120],
+        flags: 0,
+        prefix: 0,
+        length: 16,
+        interface: 0,
+        key: [b'x'; 80],
+    };
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG, (&raw const key).cast(), size_of_val(&key))
+}
+
 fn set_option(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -83,7 +111,7 @@ fn set_option(
     bytes: usize,
 ) -> io::Result<()> {
     let bytes = libc::socklen_t::try_from(bytes).map_err(|_| crate::out_of_range())?;
-    // SAFETY: both callers pass a value that lives until the call is over, and its size.
+    // SAFETY: every caller passes a value that lives until the call is over, and its size.
     let ret = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, bytes) };
     crate::check(ret.into()).map(|_| ())
 }

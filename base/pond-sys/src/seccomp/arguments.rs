@@ -46,6 +46,22 @@ pub(super) const SOCKET: Decision = Decision::Asks(&Question {
     }),
 });
 
+/// The same where pid 1 counts routing sockets: what waits in them no control group counts, and there is no other bound on how many
+/// there are.
+pub(super) const COUNTED_SOCKET: Decision = Decision::Asks(&Question {
+    argument: First,
+    mask: WHOLE,
+    any_of: &[bits(libc::AF_NETLINK)],
+    then: Decision::Asks(&Question {
+        argument: Third,
+        mask: WHOLE,
+        any_of: &[bits(libc::NETLINK_ROUTE)],
+        then: Decision::Settled(Verdict::AskPidOne),
+        otherwise: NO_FAMILY,
+    }),
+    otherwise: SOCKET,
+});
+
 /// The gateway dials and asks name servers, and has its local socket already.
 pub(super) const INTERNET_SOCKET: Decision = Decision::Asks(&Question {
     argument: First,
@@ -63,6 +79,18 @@ pub(super) const NON_BLOCKING: Decision = Decision::Asks(&Question {
     then: ALLOW,
     otherwise: REFUSE,
 });
+
+/// What pid 1 does with the listener of the job's filter.
+pub(super) const NOTICES: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: WHOLE,
+    any_of: &[RECEIVE_NOTICE, ANSWER_NOTICE],
+    then: ALLOW,
+    otherwise: KILL,
+});
+
+pub(crate) const RECEIVE_NOTICE: u32 = 0xC050_2100;
+pub(crate) const ANSWER_NOTICE: u32 = 0xC018_2101;
 
 pub(super) const FIONBIO: u32 = 0x5421;
 
@@ -113,11 +141,24 @@ pub(super) const SO_ATTACH_FILTER: u32 = 26;
 pub(super) const SO_ATTACH_BPF: u32 = 50;
 pub(super) const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
 pub(super) const SO_ATTACH_REUSEPORT_EBPF: u32 = 52;
+pub(super) const SO_RCVBUF: u32 = 8;
 pub(super) const TCP_ULP: u32 = 31;
+/// TCP_MD5SIG, TCP_MD5SIG_EXT, and TCP_AO_ADD_KEY to TCP_AO_INFO.
+pub(super) const TCP_KEYS: [u32; 5] = [14, 32, 38, 39, 40];
+
+/// What waits in a socket for routing messages no control group counts: there is no more of it than the kernel gives everybody.
+const RECEIVE_ROOM: Decision = Decision::Asks(&Question {
+    argument: Third,
+    mask: WHOLE,
+    any_of: &[SO_RCVBUF],
+    then: PRETEND,
+    otherwise: ALLOW,
+});
 
 /// A program on a socket is compiled into memory that no control group counts and that is bounded once for the whole host:
 /// a job that takes all of it leaves nobody else, pond's next job included, enough for a filter of system calls.
-/// A protocol beneath TCP is kernel code (TLS, SMC) that `socket` would not give it.
+/// A protocol beneath TCP is kernel code (TLS, SMC) that `socket` would not give it. Keys that routers sign segments with are kernel
+/// memory that nobody counts either.
 pub(super) const SET_OPTION: Decision = Decision::Asks(&Question {
     argument: Second,
     mask: WHOLE,
@@ -127,7 +168,7 @@ pub(super) const SET_OPTION: Decision = Decision::Asks(&Question {
         mask: WHOLE,
         any_of: &[SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF],
         then: REFUSE,
-        otherwise: ALLOW,
+        otherwise: RECEIVE_ROOM,
     }),
     otherwise: Decision::Asks(&Question {
         argument: Second,
@@ -136,7 +177,7 @@ pub(super) const SET_OPTION: Decision = Decision::Asks(&Question {
         then: Decision::Asks(&Question {
             argument: Third,
             mask: WHOLE,
-            any_of: &[TCP_ULP],
+            any_of: &[TCP_KEYS[0], TCP_ULP, TCP_KEYS[1], TCP_KEYS[2], TCP_KEYS[3], TCP_KEYS[4]],
             then: REFUSE,
             otherwise: ALLOW,
         }),

@@ -8,12 +8,16 @@ pub enum Verdict {
     Allow,
     /// Success, and nothing is done: for what programs ask out of caution and pond has seen to already.
     PretendDone,
+    /// Whoever has the filter's listener says so for each call.
+    AskPidOne,
     /// EPERM: the call exists and this job may not make it.
     NotPermitted,
     /// ENOSYS: programs fall back to an older call.
     NotImplemented,
     /// EAFNOSUPPORT: what a kernel without this address family says.
     FamilyUnsupported,
+    /// EOPNOTSUPP: what a filesystem without this says; who copies files copies them without it.
+    Unsupported,
     /// EPROTONOSUPPORT: what a kernel without this protocol says.
     ProtocolUnsupported,
     KillProcess,
@@ -25,9 +29,11 @@ impl Verdict {
         match self {
             Self::Allow => libc::SECCOMP_RET_ALLOW,
             Self::PretendDone => errno(0),
+            Self::AskPidOne => libc::SECCOMP_RET_USER_NOTIF,
             Self::NotPermitted => errno(libc::EPERM),
             Self::NotImplemented => errno(libc::ENOSYS),
             Self::FamilyUnsupported => errno(libc::EAFNOSUPPORT),
+            Self::Unsupported => errno(libc::EOPNOTSUPP),
             Self::ProtocolUnsupported => errno(libc::EPROTONOSUPPORT),
             Self::KillProcess => libc::SECCOMP_RET_KILL_PROCESS,
         }
@@ -48,6 +54,7 @@ pub(super) enum Decision {
 pub(super) const ALLOW: Decision = Decision::Settled(Verdict::Allow);
 pub(super) const REFUSE: Decision = Decision::Settled(Verdict::NotPermitted);
 pub(super) const ABSENT: Decision = Decision::Settled(Verdict::NotImplemented);
+pub(super) const UNSUPPORTED: Decision = Decision::Settled(Verdict::Unsupported);
 pub(super) const KILL: Decision = Decision::Settled(Verdict::KillProcess);
 
 /// Is this word of an argument, under a mask, one of these values?

@@ -25,6 +25,9 @@ pub(super) const INIT: &[Group] = &[
         decision: ALLOW,
         calls: &[SYS_read, SYS_write, SYS_close, SYS_kill, SYS_exit, SYS_exit_group],
     },
+    // Count the job's sockets for routing messages, and say whether there may be one more.
+    Group { decision: ALLOW, calls: &[SYS_pread64] },
+    Group { decision: arguments::NOTICES, calls: &[SYS_ioctl] },
     // An allocator's needs.
     Group {
         decision: ALLOW,

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use libc::{EAFNOSUPPORT, EBADF, EFAULT, EPERM, EPROTONOSUPPORT, c_int, c_long};
+use libc::{EAFNOSUPPORT, EBADF, EFAULT, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, c_int, c_long};
 
 use super::{Filter, Profile, arguments, compile, install, recent};
 
@@ -122,6 +122,10 @@ const PROBES: &[Probe] = &[
     refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, arguments::SO_ATTACH_REUSEPORT_CBPF as u64, 0]),
     refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, arguments::SO_ATTACH_REUSEPORT_EBPF as u64, 0]),
     refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 6, arguments::TCP_ULP as u64, 0]),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 6, arguments::TCP_KEYS[0] as u64, 0]),
+    refused(libc::SYS_setsockopt, [NO_DESCRIPTOR, 6, arguments::TCP_KEYS[4] as u64, 0]),
+    told(libc::SYS_fsetxattr, [NO_DESCRIPTOR, NOWHERE, 0, 0], EOPNOTSUPP),
+    told(libc::SYS_setxattr, [NOWHERE, NOWHERE, 0, 0], EOPNOTSUPP),
     allowed(libc::SYS_setsockopt, [NO_DESCRIPTOR, 1, 2, 0], Err(EBADF)),
     allowed(libc::SYS_setsockopt, [NO_DESCRIPTOR, 6, 1, 0], Err(EBADF)),
     allowed(libc::SYS_setsockopt, [NO_DESCRIPTOR, 0, arguments::SO_ATTACH_FILTER as u64, 0], Err(EBADF)),

@@ -5,7 +5,7 @@
 //! numbers are compared by their low 32 bits, the only ones the kernel reads for the calls checked here, pointers whole;
 //! installing allocates nothing and makes one system call, so it is safe between fork and exec.
 
-mod arguments;
+pub(crate) mod arguments;
 mod compile;
 mod decision;
 mod export;
@@ -27,7 +27,7 @@ mod tests;
 pub use compile::{Filter, Instruction, compile};
 pub use decision::Verdict;
 pub use export::{Allowance, Condition, allowances};
-pub use install::{install, install_on_every_thread};
+pub use install::{install, install_on_every_thread, install_with_listener};
 pub use table::always_refused;
 
 /// Who the filter is for.
@@ -35,6 +35,8 @@ pub use table::always_refused;
 pub enum Profile {
     /// A job: everything a build, a test suite or an agent needs, nothing that reaches for the kernel.
     Workload,
+    /// The same in a sandbox whose pid 1 counts sockets for routing messages, as [`crate::counted`] does.
+    WorkloadCounted,
     /// A job that may also run debuggers on its own processes.
     WorkloadDebug,
     /// Pid 1 of a sandbox once the job has started: wait, relay, exit. Anything else ends it.

@@ -11,7 +11,7 @@ use super::Profile;
 use super::decision::{ABSENT, Decision, KILL, REFUSE};
 use super::gateway::{GATEWAY, GATEWAY_HERITAGE};
 use super::init::{INIT, INIT_HERITAGE};
-use super::workload::{HERITAGE, NO_TRACING, TRACING, WORKLOAD};
+use super::workload::{COUNTED_SOCKETS, HERITAGE, NO_TRACING, SOCKETS, TRACING, WORKLOAD};
 
 #[cfg(target_arch = "x86_64")]
 pub(super) const ARCHITECTURE: u32 = 0xC000_003E;
@@ -59,18 +59,19 @@ pub(super) fn rules(profile: Profile) -> BTreeMap<u32, Decision> {
 }
 
 pub(super) fn groups(profile: Profile) -> impl Iterator<Item = &'static Group> {
-    let lists: [&'static [Group]; 3] = match profile {
-        Profile::Workload => [WORKLOAD, HERITAGE, &[NO_TRACING]],
-        Profile::WorkloadDebug => [WORKLOAD, HERITAGE, &[TRACING]],
-        Profile::Init => [INIT, INIT_HERITAGE, &[]],
-        Profile::Gateway => [GATEWAY, GATEWAY_HERITAGE, &[]],
+    let lists: [&'static [Group]; 4] = match profile {
+        Profile::Workload => [WORKLOAD, HERITAGE, SOCKETS, &[NO_TRACING]],
+        Profile::WorkloadCounted => [WORKLOAD, HERITAGE, COUNTED_SOCKETS, &[NO_TRACING]],
+        Profile::WorkloadDebug => [WORKLOAD, HERITAGE, SOCKETS, &[TRACING]],
+        Profile::Init => [INIT, INIT_HERITAGE, &[], &[]],
+        Profile::Gateway => [GATEWAY, GATEWAY_HERITAGE, &[], &[]],
     };
     lists.into_iter().flatten()
 }
 
 pub(super) const fn unlisted(profile: Profile) -> Decision {
     match profile {
-        Profile::Workload | Profile::WorkloadDebug => ABSENT,
+        Profile::Workload | Profile::WorkloadCounted | Profile::WorkloadDebug => ABSENT,
         Profile::Init | Profile::Gateway => KILL,
     }
 }

@@ -9,17 +9,18 @@ use seccompiler::{
     SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::Profile::{self, Gateway, Init, Workload, WorkloadDebug};
+use super::Profile::{self, Gateway, Init, Workload, WorkloadCounted, WorkloadDebug};
 use super::Verdict::{
-    Allow, FamilyUnsupported, KillProcess, NotImplemented, NotPermitted, PretendDone, ProtocolUnsupported,
+    Allow, AskPidOne, FamilyUnsupported, KillProcess, NotImplemented, NotPermitted, PretendDone,
+    ProtocolUnsupported, Unsupported,
 };
 use super::compile::{Filter, Instruction, assemble, compile};
-use super::decision::{ABSENT, ALLOW, Argument, Decision, KILL, Question, REFUSE, Verdict};
+use super::decision::{ABSENT, ALLOW, Argument, Decision, KILL, Question, REFUSE, UNSUPPORTED, Verdict};
 use super::interpret::{Call, Outcome, run};
 use super::table::{self, ARCHITECTURE};
 use super::{arguments, recent};
 
-const PROFILES: [Profile; 4] = [Profile::Workload, Profile::WorkloadDebug, Profile::Init, Profile::Gateway];
+const PROFILES: [Profile; 5] = [Workload, WorkloadCounted, WorkloadDebug, Init, Gateway];
 const X32: u32 = 0x4000_0000;
 const I386: u32 = 0x4000_0003;
 const HIGH: u64 = 0xDEAD_BEEF_0000_0000;
@@ -58,10 +59,48 @@ fn argument_sweep() -> Vec<[u64; 3]> {
     let first = [0, 1, 2, 3, 10, 11, 15, 16, 17, 38, 40, 44, 0x20000, 0x7E02_0000, 0xFFFF_FFFF].into_iter();
     let first: Vec<u64> = first.chain(namespaces).collect();
     let kinds = [0, 1, 2, 3, 4, 5, 6, 10, 0xF, 0x80801, 0x80003, 0x8080A, 0x13].into_iter();
-    let requests =
-        [0x5411, 0x5412, 0x5413, 0x541C, 0x540E, 0x5421, 0x5423, 0x4008_6602, 0x401C_5820].into_iter();
+    let requests = [
+        0x5411,
+        0x5412,
+        0x5413,
+        0x541C,
+        0x540E,
+        0x5421,
+        0x5423,
+        0x4008_6602,
+        0x401C_5820,
+        0xC050_2100,
+        0xC018_2101,
+    ]
+    .into_iter();
     let second: Vec<u64> = kinds.chain(requests).collect();
-    let third = [0, 1, 3, 4, 5, 6, 7, 17, 26, 31, 50, 51, 52, 58, 132, 256, 262, 0x2180, 0xC180, 0xFFFF_FFFF];
+    let third = [
+        0,
+        1,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        14,
+        17,
+        26,
+        31,
+        32,
+        38,
+        40,
+        50,
+        51,
+        52,
+        58,
+        132,
+        256,
+        262,
+        0x2180,
+        0xC180,
+        0xFFFF_FFFF,
+    ];
     let mut sweep = Vec::new();
     for a in &first {
         for b in &second {
@@ -118,9 +157,10 @@ fn programs_are_small_and_shallow() {
         (profile, filter.instructions().len(), steps)
     });
     let expected = [
-        (Workload, 176, Some(17)),
-        (WorkloadDebug, 174, Some(17)),
-        (Init, 45, Some(12)),
+        (Workload, 188, Some(17)),
+        (WorkloadCounted, 193, Some(19)),
+        (WorkloadDebug, 186, Some(17)),
+        (Init, 50, Some(13)),
         (Gateway, 101, Some(13)),
     ];
     assert_eq!(measured, expected);
@@ -265,6 +305,24 @@ const CASES: &[(Profile, c_long, [u64; 3], Verdict)] = &[
     (Workload, libc::SYS_mknodat, [0, 0, 0o020666], NotPermitted),
     (Workload, libc::SYS_mknodat, [0, 0, HIGH | 0o020666], NotPermitted),
     (Workload, libc::SYS_mknodat, [0, 0, 0o060600], NotPermitted),
+    (Workload, libc::SYS_socket, [16, 3, 0], Allow),
+    (WorkloadCounted, libc::SYS_socket, [16, 3, 0], AskPidOne),
+    (WorkloadCounted, libc::SYS_socket, [HIGH | 16, HIGH | 0x80803, HIGH], AskPidOne),
+    (WorkloadCounted, libc::SYS_socket, [16, 3, 4], FamilyUnsupported),
+    (WorkloadCounted, libc::SYS_socket, [2, 1, 0], Allow),
+    (WorkloadCounted, libc::SYS_socket, [17, 1, 0], FamilyUnsupported),
+    (Init, libc::SYS_ioctl, [0, 0xC050_2100, 0], Allow),
+    (Init, libc::SYS_ioctl, [0, 0xC018_2101, 0], Allow),
+    (Init, libc::SYS_ioctl, [0, 0xC018_2103, 0], KillProcess),
+    (Workload, libc::SYS_setxattr, [0, 0, 0], Unsupported),
+    (Workload, libc::SYS_fsetxattr, [0, 0, 0], Unsupported),
+    (Workload, libc::SYS_getxattr, [0, 0, 0], Allow),
+    (Workload, libc::SYS_removexattr, [0, 0, 0], Allow),
+    (Workload, libc::SYS_setsockopt, [0, 1, 8], PretendDone),
+    (Workload, libc::SYS_setsockopt, [0, HIGH | 1, HIGH | 8], PretendDone),
+    (Workload, libc::SYS_setsockopt, [0, 1, 7], Allow),
+    (Workload, libc::SYS_setsockopt, [0, 6, 14], NotPermitted),
+    (Workload, libc::SYS_setsockopt, [0, 6, 38], NotPermitted),
     (Workload, libc::SYS_ptrace, [0, 0, 0], NotPermitted),
     (WorkloadDebug, libc::SYS_ptrace, [0, 0, 0], Allow),
     (Init, libc::SYS_read, [0, 0, 0], Allow),
@@ -315,6 +373,12 @@ fn oracle(profile: Profile) -> Vec<Instruction> {
         ALLOW => Some(vec![]),
         arguments::CLONE => Some(vec![rule(&[masked(0, 0x7E02_0000, 0)])]),
         arguments::SOCKET => Some(sockets.clone()),
+        // What pid 1 is asked about is not allowed as such.
+        arguments::COUNTED_SOCKET => Some([vec![rule(&[equal(0, 1)])], internet.clone()].concat()),
+        arguments::NOTICES => Some(vec![
+            rule(&[equal(1, arguments::RECEIVE_NOTICE)]),
+            rule(&[equal(1, arguments::ANSWER_NOTICE)]),
+        ]),
         arguments::INTERNET_SOCKET => Some(internet.clone()),
         arguments::NON_BLOCKING => Some(vec![rule(&[equal(1, arguments::FIONBIO)])]),
         arguments::SOCKET_PAIR => Some(vec![rule(&[equal(0, 1)])]),
@@ -325,13 +389,13 @@ fn oracle(profile: Profile) -> Vec<Instruction> {
         arguments::SIGNAL => Some(vec![rule(&[differ(0, 1)])]),
         arguments::SET_OPTION => Some(vec![
             rule(&[differ(1, 1), differ(1, 6)]),
-            rule(&[equal(1, 1), differ(2, 26), differ(2, 50), differ(2, 51), differ(2, 52)]),
-            rule(&[equal(1, 6), differ(2, 31)]),
+            rule(&[equal(1, 1), differ(2, 8), differ(2, 26), differ(2, 50), differ(2, 51), differ(2, 52)]),
+            rule(&[&[equal(1, 6)][..], &[14, 31, 32, 38, 39, 40].map(|option| differ(2, option))].concat()),
         ]),
         arguments::NODE_AT => Some(nodes.map(|kind| rule(&[masked(2, 0xF000, kind)])).to_vec()),
         arguments::NODE => Some(nodes.map(|kind| rule(&[masked(1, 0xF000, kind)])).to_vec()),
         arguments::DATA_MAPPING => Some(vec![rule(&[masked(2, 4, 0)])]),
-        REFUSE | ABSENT | KILL => None,
+        REFUSE | ABSENT | UNSUPPORTED | KILL => None,
         Decision::Settled(_) | Decision::Asks(_) => panic!("a rule the oracle does not know: {decision:?}"),
     };
     let rules = table::rules(profile)

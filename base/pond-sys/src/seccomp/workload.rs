@@ -5,7 +5,7 @@
 
 use libc::*;
 
-use super::decision::{ABSENT, ALLOW, REFUSE};
+use super::decision::{ABSENT, ALLOW, REFUSE, UNSUPPORTED};
 use super::table::Group;
 use super::{arguments, recent};
 
@@ -31,12 +31,17 @@ pub(super) const WORKLOAD: &[Group] = &[
         decision: arguments::NODE_AT,
         calls: &[SYS_mknodat],
     },
-    // Extended attributes: package managers and archivers copy them; privileged names need privileges.
+    // Extended attributes: they can be read and taken away. An access list is one too, as large as the kernel makes any, and in memory
+    // filesystems no control group counts it; its name lies where a filter cannot read it.
+    Group {
+        decision: UNSUPPORTED,
+        calls: &[SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, recent::SETXATTRAT],
+    },
     Group {
         decision: ALLOW,
         calls: &[
-            SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_listxattr,
-            SYS_llistxattr, SYS_flistxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, recent::SETXATTRAT,
+            SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_listxattr,
+            SYS_llistxattr, SYS_flistxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
             recent::GETXATTRAT, recent::LISTXATTRAT, recent::REMOVEXATTRAT,
         ],
     },
@@ -162,8 +167,6 @@ pub(super) const WORKLOAD: &[Group] = &[
         decision: ABSENT,
         calls: &[SYS_clone3],
     },
-    // Address families and protocols.
-    Group { decision: arguments::SOCKET, calls: &[SYS_socket] },
     // Only local pairs exist in practice.
     Group {
         decision: arguments::SOCKET_PAIR,
@@ -247,6 +250,11 @@ pub(super) const WORKLOAD: &[Group] = &[
         ],
     },
 ];
+
+/// Address families and protocols.
+pub(super) const SOCKETS: &[Group] = &[Group { decision: arguments::SOCKET, calls: &[SYS_socket] }];
+pub(super) const COUNTED_SOCKETS: &[Group] =
+    &[Group { decision: arguments::COUNTED_SOCKET, calls: &[SYS_socket] }];
 
 /// Debuggers, on the job's own processes: init is not dumpable and outside the Landlock domain.
 pub(super) const TRACING: Group = Group { decision: ALLOW, calls: &[SYS_ptrace] };

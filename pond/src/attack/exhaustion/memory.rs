@@ -44,6 +44,7 @@ pub(super) const CASES: &[Case] = &[
         probes: &[
             capped("bytes", |_| fill_sockets(), LITTLE),
             shared("descriptors", |_| send_descriptors()).excused(OWN_LIMIT),
+            shared("routing messages", |_| open_routing_sockets()).excused(OWN_LIMIT),
         ],
     },
     Case { id: "E05", what: "enlarged pipes", probes: &[capped("pipes", |_| fill_pipes(), LITTLE)] },
@@ -71,6 +72,14 @@ pub(super) const CASES: &[Case] = &[
 /// Capped by a limit every sandbox has, so it needs none of its own.
 const fn shared(name: &'static str, attempt: fn(&Scene) -> io::Result<()>) -> Probe {
     Probe { expect: Expect::Capped, room: Room::Shared, ..denied(name, attempt) }
+}
+
+/// What waits in each of them nobody counts, so there must be an end of them.
+fn open_routing_sockets() -> io::Result<()> {
+    const MANY: u32 = 700;
+    let made: Result<Vec<OwnedFd>, Errno> =
+        (0..MANY).map(|_| rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)).collect();
+    Ok(made.map(drop)?)
 }
 
 fn fill_memory_file() -> io::Result<()> {

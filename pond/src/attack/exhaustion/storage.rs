@@ -81,8 +81,16 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "E15",
         what: "stuffing attributes",
-        probes: &[bomb("user attributes", stuff_attributes, SMALL_TMP)
-            .excused(&[(Errno::OPNOTSUPP, "the memory filesystem of this kernel has no user attributes")])],
+        probes: &[
+            denied("user attributes", stuff_attributes).control(IN_OWN_STORAGE).excused(&[(
+                Errno::OPNOTSUPP,
+                "the memory filesystem of this kernel has no user attributes",
+            )]),
+            // No control group counts what it takes.
+            denied("access list", grow_access_list)
+                .control(IN_OWN_STORAGE)
+                .excused(&[(Errno::OPNOTSUPP, "the memory filesystem of this kernel has no access lists")]),
+        ],
     },
 ];
 
@@ -177,4 +185,25 @@ fn stuff_attributes(scene: &Scene) -> io::Result<()> {
     });
     std::fs::remove_dir_all(&directory)?;
     result
+}
+
+/// As large as any attribute may be: as many users as fit.
+fn grow_access_list(scene: &Scene) -> io::Result<()> {
+    const USERS: u32 = 8_000;
+    let entry = |tag: u16, who: u32| {
+        let rights: u16 = 6;
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &who.to_le_bytes()].concat()
+    };
+    let (owner, user, group, mask, others) = (1, 2, 4, 16, 32);
+    let nobody = u32::MAX;
+    // Of a user who has an id wherever this runs, as often as one likes.
+    let users = (0..USERS).flat_map(|_| entry(user, rustix::process::getuid().as_raw()));
+    let ends = [entry(group, nobody), entry(mask, nobody), entry(others, nobody)].concat();
+    let list: Vec<u8> =
+        2u32.to_le_bytes().into_iter().chain(entry(owner, nobody)).chain(users).chain(ends).collect();
+    let path = scene.temporary.join("access-list");
+    File::create(&path)?;
+    let result = rustix::fs::setxattr(&path, "system.posix_acl_access", &list, XattrFlags::empty());
+    remove(&path)?;
+    Ok(result?)
 }

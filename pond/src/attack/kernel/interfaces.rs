@@ -38,6 +38,8 @@ pub(super) const CASES: &[Case] = &[
                 .excused(&[(Errno::AGAIN, "somebody holds every request that this host has")]),
             denied("socket filter", |_| attempt::socket_program(stream()?.as_fd())),
             denied("upper protocol", |_| attempt::upper_protocol(stream()?.as_fd())),
+            denied("segment keys", |_| attempt::segment_key(stream()?.as_fd()))
+                .excused(&[(Errno::NOPROTOOPT, "this kernel signs no segments")]),
         ],
     },
     Case {

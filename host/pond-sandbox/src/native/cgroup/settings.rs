@@ -76,6 +76,10 @@ pub(super) fn legacy(controller: Controller, limits: &CgroupLimits) -> Vec<Setti
                 absent: Absent::WithoutSwap { instead: Some(("memory.swappiness", "0")) },
                 ..bytes("memory.memsw.limit_in_bytes")
             },
+            Setting {
+                expect: Expect::AtMost,
+                ..exactly("memory.kmem.tcp.limit_in_bytes", in_sockets(limits.memory))
+            },
         ],
         Controller::Cpu => {
             vec![exactly("cpu.cfs_period_us", PERIOD), exactly("cpu.cfs_quota_us", quota(limits.cpus))]
@@ -83,6 +87,13 @@ pub(super) fn legacy(controller: Controller, limits: &CgroupLimits) -> Vec<Setti
         Controller::Pids => vec![exactly("pids.max", limits.pids.get())],
         Controller::CpuAccounting => vec![],
     }
+}
+
+/// What may wait in the job's TCP and UDP sockets. v2 counts that as memory; v1 does so apart, and not at all unless there is a limit.
+fn in_sockets(memory: Memory) -> u64 {
+    const LEAST: u64 = 4 << 20;
+    const MOST: u64 = 256 << 20;
+    (memory.bytes() / 8).clamp(LEAST, MOST)
 }
 
 fn exactly(file: &'static str, value: impl ToString) -> Setting {
@@ -140,7 +151,11 @@ mod tests {
         let cases: [(Controller, &[(&str, &str)]); 4] = [
             (
                 Controller::Memory,
-                &[("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67108864")],
+                &[
+                    ("memory.limit_in_bytes", "67108864"),
+                    ("memory.memsw.limit_in_bytes", "67108864"),
+                    ("memory.kmem.tcp.limit_in_bytes", "8388608"),
+                ],
             ),
             (Controller::Cpu, &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "150000")]),
             (Controller::Pids, &[("pids.max", "128")]),
