@@ -136,8 +136,13 @@ fn scratch(errno: Errno) -> Option<&'static str> {
             "the job's disk needs a free loop device: modprobe loop, give the container /dev/loop-control and more of \
              /dev/loop*, or end other jobs",
         ),
+        // What should be the door to loop devices, or one of them, is some other file.
+        Errno::NOTTY | Errno::ISDIR | Errno::NOTBLK => Some(
+            "the job's disk needs loop devices, and what lies at /dev/loop-control or /dev/loop* is none: modprobe loop, and give \
+             the container the host's own /dev/loop-control and /dev/loop*",
+        ),
         Errno::BUSY => Some("every loop device is taken; end other jobs, or boot with more (max_loop=)"),
-        Errno::NODEV => Some("the kernel needs ext4 (modprobe ext4)"),
+        Errno::NODEV => Some("the kernel needs ext4 and loop devices (modprobe ext4 loop)"),
         Errno::NOSPC => {
             Some("the disk of pond's state directory is full; set POND_STATE_DIR to one with room")
         }
@@ -188,6 +193,7 @@ mod tests {
         says(Step::ReadPlan, Errno::INVAL, "two versions");
         says(Step::Landlock, Errno::OPNOTSUPP, "lsm=");
         says(Step::MountScratch, Errno::BUSY, "loop device");
+        says(Step::MountScratch, Errno::NOTTY, "modprobe loop");
         says(Step::ForkJob, Errno::AGAIN, "out of memory or processes");
         assert_eq!(remedy(Step::Announce, Errno::PIPE.raw_os_error()), None);
     }
