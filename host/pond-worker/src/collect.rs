@@ -142,6 +142,8 @@ pub enum CollectFault {
     Read { path: String, source: io::Error },
     #[error("{path} changed while it was read, so something is still running")]
     Changed { path: String },
+    #[error("{path} of the checkout was changed, moved or replaced while the result was read")]
+    Moved { path: String },
     #[error("name {path}")]
     Name { path: String, source: PathFault },
     #[error("write into the run directory")]
@@ -153,6 +155,16 @@ pub enum CollectFault {
 impl CollectFault {
     pub(crate) fn read(path: &[u8], errno: Errno) -> Self {
         Self::Read { path: quoted("", path), source: errno.into() }
+    }
+
+    /// Of something in the base that was there a moment ago. Links are not followed, so what lies behind one that took the place of
+    /// a directory is not there either.
+    pub(crate) fn read_base(path: &[u8], errno: Errno) -> Self {
+        if beneath::is_absent(errno) || errno == Errno::STALE {
+            Self::Moved { path: quoted("", path) }
+        } else {
+            Self::read(path, errno)
+        }
     }
 }
 

@@ -187,6 +187,7 @@ impl Gathered {
                 CollectFault::Exceeded { .. }
                 | CollectFault::Read { .. }
                 | CollectFault::Changed { .. }
+                | CollectFault::Moved { .. }
                 | CollectFault::Name { .. },
                 _,
             ) => None,
@@ -258,9 +259,29 @@ fn advice(fault: &CollectFault, ignored: Ignored) -> &'static str {
         (CollectFault::Exceeded { .. }, Ignored::Keep) => {
             "run without --keep-ignored, and ask for what you need of it with --artifact"
         }
-        (CollectFault::Changed { .. }, _) => "run again with --snapshot, or without editing the checkout",
+        (CollectFault::Changed { .. } | CollectFault::Moved { .. }, _) => {
+            "run again with --snapshot, or without editing the checkout"
+        }
         (CollectFault::Store { .. }, _) => MAKE_ROOM,
         (CollectFault::Stopped, _) => "run it again, and let pond read the result to its end",
         (CollectFault::Read { .. } | CollectFault::Name { .. }, _) => "the logs are complete",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Whoever has no result is told how to get one.
+    use super::*;
+
+    #[test]
+    fn a_checkout_that_moved_is_answered_by_a_snapshot() {
+        let fault = CollectFault::Moved { path: "d/f".to_owned() };
+        let said =
+            Gathered::Failed(fault, Ignored::LeaveOut).summary(Path::new("/run"), ArtifactSummary::default());
+        let Output::NotCollected { reason, advice } = said else { panic!("{said:?}") };
+        assert!(
+            reason.contains("d/f of the checkout") && advice.contains("--snapshot"),
+            "{reason}: {advice}"
+        );
     }
 }

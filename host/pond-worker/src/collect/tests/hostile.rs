@@ -345,6 +345,38 @@ fn names_of_an_apply_at_work_are_refused() {
     );
 }
 
+/// Somebody edits the checkout between the two looks that are had at it: at what changed, and for the patch.
+#[test]
+fn a_base_that_moves_while_it_is_read_is_said_to_have_moved() {
+    let acts: [fn(&std::path::Path); 3] = [
+        |base| {
+            fs::rename(base.join("d"), base.join("away")).unwrap();
+            symlink("away", base.join("d")).unwrap();
+        },
+        |base| fs::rename(base.join("d"), base.join("away")).unwrap(),
+        |base| ["f", "g"].iter().for_each(|name| fs::write(base.join("d").join(name), "other").unwrap()),
+    ];
+    for act in acts {
+        let overlay = Overlay::of(&tree(&[("d/f", file("x")), ("d/g", file("x"))]));
+        for name in ["f", "g"] {
+            fs::write(overlay.merged().join("d").join(name), "job").unwrap();
+        }
+        let base = overlay.lower();
+        // Each file is copied between two of the points: at the third, the first file was compared already.
+        let hook = move |point| {
+            if point == 2 {
+                act(&base)
+            }
+        };
+        let failed = crate::fault::with_hook(hook, || {
+            let (wanted, run) = (&crate::testkit::WITHOUT_IGNORED, tempfile::tempdir().unwrap());
+            let fd = crate::testkit::open(run.path());
+            collect(&overlay.sources(), wanted, &Caps::default(), fd.as_fd(), PATIENT)
+        });
+        assert!(matches!(&failed, Err(CollectFault::Moved { path }) if path.starts_with("d/")), "{failed:?}");
+    }
+}
+
 #[test]
 fn unchanged_copies_are_no_change() {
     let overlay = Overlay::of(&tree(&[("f", file("x")), ("d/g", script("y"))]));
