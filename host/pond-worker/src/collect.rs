@@ -121,6 +121,9 @@ pub struct Record {
     /// base is not what the job began with, so the result cannot be applied.
     #[serde(default)]
     pub changed_meanwhile: Vec<RelPath>,
+    /// Declared artifacts that are there and are no files: the ignore rules leave them out of everything else that is told.
+    #[serde(default)]
+    pub artifacts_refused: Vec<Rejected>,
     /// Where the job's own commits are, in the repository of its copy: HEAD and branches. They are never part of the result.
     #[serde(default)]
     pub commits: Vec<Moved>,
@@ -225,6 +228,7 @@ fn collect_parts(
         left_out: found.left_out,
         artifacts: found.artifacts,
         changed_meanwhile: found.changed_meanwhile,
+        artifacts_refused: found.artifacts_refused,
         commits: commits::made(sources),
     };
     save(&record, run).map_err(stored)?;

@@ -12,8 +12,8 @@ use pond_sandbox::container::TransferFault;
 use pond_sandbox::native::Leaving;
 use pond_worker::because;
 use pond_worker::collect::{
-    Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, Moved, OverlayXattrs, Sources, Wanted,
-    collect, discard,
+    Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, Moved, OverlayXattrs, Rejected,
+    Sources, Wanted, collect, discard,
 };
 use pond_worker::path::RelPath;
 use pond_worker::supervise::Ended;
@@ -67,6 +67,8 @@ pub(crate) struct ResultSummary {
 pub(crate) struct ArtifactSummary {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) copied: Vec<RelPath>,
+    /// They are there, and were not taken.
+    pub(crate) refused: Vec<Rejected>,
     pub(crate) missing: Vec<RelPath>,
 }
 
@@ -228,7 +230,8 @@ impl Gathered {
 impl ArtifactSummary {
     pub(super) fn of(artifacts: Artifacts, directory: PathBuf) -> Self {
         let directory = (!artifacts.copied.is_empty()).then_some(directory);
-        Self { directory, copied: artifacts.copied, missing: artifacts.missing }
+        let Artifacts { copied, refused, missing } = artifacts;
+        Self { directory, copied, refused, missing }
     }
 }
 
