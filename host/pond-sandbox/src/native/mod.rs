@@ -32,7 +32,7 @@ pub(crate) use mounts::unescaped;
 pub use plan::{Exhibit, PlanFault};
 pub(crate) use plan::{Facts, plan};
 pub use reap::{SweepFault, Swept, abandon, sweep};
-pub use remedy::{in_the_way, remedy};
+pub use remedy::{AFTER_KILL, KILLED, in_the_way, remedy};
 pub(crate) use running::{Death, word};
 pub use running::{Ending, Over, Remains, Running, RunningFault, Streams};
 pub(crate) use scratch::{Disk, Quota, ScratchFault, disk, kept};

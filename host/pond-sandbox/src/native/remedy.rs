@@ -21,6 +21,12 @@ const BUSY_HOST: &str = "the host is out of memory or processes; try again when 
 const TOO_LONG: &str = "the command line and the variables are longer than a program can be given; put what is long into a file of the \
                         checkout and name that";
 
+/// Why a launch came to nothing when no step of it says so.
+pub const KILLED: &str = "a process of pond's own was killed";
+
+/// What to do about that.
+pub const AFTER_KILL: &str = "run it again; if nobody killed it, the kernel's log (dmesg) says why";
+
 /// The launcher's word for a directory with a file system mounted below it, which an ordinary user cannot leave out.
 const MOUNT_BELOW: Errno = Errno::XDEV;
 
