@@ -24,7 +24,7 @@ use pond_worker::supervise::{Bounds, Ended, Stop, Wiring, supervise};
 use super::base::{Base, BaseSummary};
 use super::counter::Auditor;
 use super::export::{self, Out};
-use super::finding::{Finding, Room, findings};
+use super::finding::{Finding, disk_room, findings};
 use super::gather::{Output, gather};
 use super::git::Lent;
 use super::listener::Daemon;
@@ -159,7 +159,7 @@ impl Attempt<'_> {
         let Seen { mut ended, shown, network, interrupt } =
             self.watch(provider, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended, &base.checkout().named.path);
-        let room = Room::of(&ended);
+        let room = disk_room(&ended);
         let mut findings = findings(self.request.policy, &ended, &verdict, room, &network);
         if let Verdict::NotLaunched { .. } = verdict {
             self.request.begun.take();

@@ -41,4 +41,4 @@ pub use serving::{Serving, ServingFault};
 pub use toolchain::SEARCH;
 pub(crate) use toolchain::{Place, is_usual, probe as places};
 pub use tools::{Provided, Tool, ToolFault};
-pub use upper::{Leaving, Upper};
+pub use upper::{Leaving, Room, Upper};

@@ -14,7 +14,7 @@ use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
-use super::upper::Upper;
+use super::upper::{Room, Upper};
 use crate::container::{Attended, ContainerFault, EngineFault, Isolation, TransferFault};
 
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +155,8 @@ pub struct Over {
     pub is_cut_off: bool,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
+    /// Free room of its `/tmp` at its end; nothing of a container's.
+    pub tmp: Option<Room>,
     /// What init may still be on its way out of.
     pub remains: Option<Remains>,
 }
@@ -401,9 +403,11 @@ impl Running {
                     await_death(init);
                 }
                 let Attended { usage, isolation, lost, left, is_cut_off } = attendant.finish()?;
-                return Ok(Over { ending, usage, isolation, lost, left, is_cut_off, upper, remains: None });
+                let (tmp, remains) = (None, None);
+                return Ok(Over { ending, usage, isolation, lost, left, is_cut_off, upper, tmp, remains });
             }
         };
+        let tmp = upper.as_ref().and_then(Upper::tmp);
         let remains = Remains { init: self.init, group, _range: self.range };
         // Init is counted until somebody waits for it, and whatever else there was is gone before it can be: the one left is
         // init, or nothing is. It starts nothing any more.
@@ -428,6 +432,7 @@ impl Running {
             left: None,
             is_cut_off: false,
             upper,
+            tmp,
             remains,
         };
         Ok(over)
