@@ -36,7 +36,7 @@ use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::{Shortfall, Verdict};
-use super::{Request, disk_rate, egress, new_name, terminal};
+use super::{Request, disk_rate, egress, foreign, new_name, terminal};
 use crate::failure::Failure;
 use crate::output;
 use crate::runs::{self, RunInfo};
@@ -173,6 +173,7 @@ impl Attempt<'_> {
         let (gathered, _leaving) = gather(&mut ended, &base, above, &wanted, &directory, &pace)?;
         pace.finish();
         findings.extend(gathered.finding());
+        findings.extend(foreign::finding(self.request, self.checkout, &verdict));
         let mut undelivered = undelivered(shown, ended.input_fault.as_ref());
         let artifacts = match export::artifacts(&directory, gathered.record(), declared, out.as_ref()) {
             // They are the run's as well, whatever became of the place they were wanted in.
