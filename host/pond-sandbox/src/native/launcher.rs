@@ -185,9 +185,9 @@ impl Launcher {
 
     fn packet(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), LauncherFault> {
         let socket = self.socket.as_ref().ok_or(LauncherFault::Send(io::ErrorKind::NotConnected.into()))?;
-        pond_sys::socket::send(socket, &[word], descriptors).map_err(|fault| match fault.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => LauncherFault::Gone,
-            _ => LauncherFault::Send(fault),
+        pond_sys::socket::send(socket, &[word], descriptors).map_err(|fault| {
+            let is_gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset].contains(&fault.kind());
+            if is_gone { LauncherFault::Gone } else { LauncherFault::Send(fault) }
         })
     }
 }
