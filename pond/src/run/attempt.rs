@@ -159,8 +159,7 @@ impl Attempt<'_> {
         let Seen { mut ended, shown, network, interrupt } =
             self.watch(provider, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended, &base.checkout().named.path);
-        let room = disk_room(&ended);
-        let mut findings = findings(self.request.policy, &ended, &verdict, room, &network);
+        let mut findings = findings(self.request.policy, &ended, &verdict, disk_room(&ended), &network);
         if let Verdict::NotLaunched { .. } = verdict {
             self.request.begun.take();
             return Err(self.not_started(&verdict));
