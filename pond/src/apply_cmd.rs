@@ -4,7 +4,6 @@
 //! incomplete results and changes that the patch does not show each need a flag of their own. Names are printed as git quotes them, so none can forge a line.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -213,22 +212,32 @@ fn report(outcome: &Outcome, json: bool) -> ExitCode {
         Outcome::Applied { .. } => ExitCode::SUCCESS,
         Outcome::Refused { .. } => ExitCode::from(REFUSED),
     };
-    if json {
-        output::json(outcome);
-        return code;
+    let told = if json { output::json(outcome) } else { tell(outcome) };
+    match outcome {
+        Outcome::Applied { run, checkout, changes, .. } if told != ExitCode::SUCCESS => {
+            // Nothing is undone for it: whoever asks again is told that there is nothing left to do.
+            say(&format!(
+                "{}, and that could not be written to standard output",
+                applied(run, checkout, changes)
+            ));
+            told
+        }
+        Outcome::Applied { .. } | Outcome::Refused { .. } => code,
     }
+}
+
+/// For a person: the list of changes on standard output, everything else beside it.
+fn tell(outcome: &Outcome) -> ExitCode {
     match outcome {
         Outcome::Applied { run, checkout, recovered, changes } => {
             said(*recovered);
-            let lines = changes.iter().map(|change| format!("{} {}\n", verb(&change.delta), change.path));
-            // What is done is done, whether or not anybody takes the list of it.
-            match std::io::stdout().write_all(lines.collect::<String>().as_bytes()) {
-                Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {
-                    say(&format!("the list of changes could not be written: {fault}"));
-                }
-                Ok(()) | Err(_) => {}
+            let lines: Vec<_> =
+                changes.iter().map(|change| format!("{} {}", verb(&change.delta), change.path)).collect();
+            let told = if lines.is_empty() { ExitCode::SUCCESS } else { output::lines(&lines.join("\n")) };
+            if told == ExitCode::SUCCESS {
+                say(&applied(run, checkout, changes));
             }
-            say(&format!("{} of {run} applied to {}", changes.len(), quoted("", checkout.as_bytes())));
+            told
         }
         Outcome::Refused { run, recovered, reason, message, .. } => {
             said(*recovered);
@@ -236,14 +245,18 @@ fn report(outcome: &Outcome, json: bool) -> ExitCode {
                 say(&line);
             }
             say(&format!("{run} not applied: {message}"));
+            ExitCode::SUCCESS
         }
     }
-    code
+}
+
+fn applied(run: &str, checkout: &str, changes: &[Change]) -> String {
+    format!("{} of {run} applied to {}", changes.len(), quoted("", checkout.as_bytes()))
 }
 
 /// A line for a person, who may be gone.
 fn say(line: &str) {
-    if writeln!(std::io::stderr(), "pond: {line}").is_err() {}
+    output::say(&format!("pond: {line}"));
 }
 
 fn said(recovered: Recovered) {

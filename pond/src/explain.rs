@@ -43,7 +43,7 @@ const MODEL_ONLY: &str = "its profile reaches a model, where --model gives it on
     --profile untrusted-code-write reaches a list of hosts (--allow-host adds to it)";
 const CALLS: &str = "not counted: system calls that the filter refuses, such as mount, unshare, ptrace and perf_event_open; \
     the kernel tells only the job, which gets EPERM or ENOSYS. No flag allows them";
-const ROOM: &str = "not counted: a disk or /tmp that was full and had room again, or a /tmp at all; the job gets ENOSPC. \
+const ROOM: &str = "not counted: a disk or /tmp that was full and had room again, or the /tmp of a container; the job gets ENOSPC. \
     --tmp makes /tmp larger";
 
 /// What a run of this profile was never going to get, and what no finding can say.

@@ -120,11 +120,21 @@ fn at_every_step(caller: &Caller, role: Role) {
         let dead = names(&world.state().join("live"));
         match traced.code {
             None => caller.works(&what),
-            Some(code) => assert!(survived(role, code) && dead.is_empty(), "{what}: exit {code}, {dead:?}"),
+            Some(code) => {
+                assert!(survived(role, code) && dead.is_empty(), "{what}: exit {code}, {dead:?}");
+                assert!(code != 125 || is_told(&traced.said), "{what}: {}", traced.said);
+            }
         }
         assert_eq!(Census::of(world, &dead), expected, "{what}");
     }
     panic!("{role:?} still makes steps after {MOST_STEPS}");
+}
+
+/// One line, which blames the kill and nothing that the host allows or refuses.
+fn is_told(said: &str) -> bool {
+    said.contains("a process of pond's own was killed")
+        && !said.contains("sysctl")
+        && said.lines().count() == 1
 }
 
 /// pond lived on, cleaned up itself, and says what is true: the job had ended, it was killed, or nothing ran.

@@ -84,6 +84,32 @@ fn tmp_and_the_copy_are_bounded() {
     assert!(disk.stdout == "28\n" || disk.stdout == "27\n", "no space, or too large for one file: {disk:?}");
 }
 
+/// Whoever runs the job learns which limit it was, as of a disk.
+#[test]
+fn a_tmp_that_is_full_is_named_with_its_limit() {
+    let world = World::new();
+    let run = |line: &str| {
+        let summary = world.summary(&["--tmp", "1m"], &["sh", "-c", line]);
+        let found: Vec<_> = summary["findings"].as_array().unwrap().clone();
+        (summary["exit_code"].clone(), found)
+    };
+    let (code, found) = run("exec 2> /dev/null; head -c 2m /dev/zero > /tmp/a");
+    assert_eq!((code, found.len()), (1.into(), 1), "{found:#?}");
+    assert_eq!((&found[0]["code"], &found[0]["rule"]), (&"tmp_full".into(), &"tmpfs_size: 1 MiB".into()));
+    assert_eq!(found[0]["advice"], "allow it more with --tmp 2m");
+    let many = "import os\ntry:\n for i in range(10**6): os.close(os.open(f'/tmp/{i}', os.O_CREAT))\nexcept OSError: pass";
+    let summary = world.summary(&["--tmp", "1g"], &["python3", "-c", many]);
+    assert_eq!(summary["findings"][0]["code"], "tmp_files", "{summary:#}");
+    // Much of it, all of it for a while, and a directory of that name of the job's own are no finding.
+    for line in [
+        "head -c 900k /dev/zero > /tmp/a",
+        "head -c 2m /dev/zero > /tmp/a; rm /tmp/a",
+        "mkdir tmp; head -c 2m /dev/zero > tmp/a",
+    ] {
+        assert_eq!(run(line).1, Vec::<serde_json::Value>::new(), "{line}");
+    }
+}
+
 /// Where control groups v2 have the controller the job is slowed; elsewhere the run says that it is not, to a person and signed.
 #[test]
 fn the_disk_rate_is_held_or_said_not_to_be() {

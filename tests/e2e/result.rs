@@ -122,3 +122,25 @@ fn commits_of_the_job_are_told_and_stay_behind() {
     );
     assert_eq!(world.summary(&[], &["true"])["result"]["commits"], serde_json::json!([]));
 }
+
+/// A file over the cap is a hole here, which costs nothing.
+#[test]
+fn an_artifact_that_was_not_taken_is_not_told_as_missing() {
+    let world = World::new();
+    world.write(".gitignore", "out\n");
+    let line = "mkdir out; truncate -s 1025m out/big; ln -s /etc/passwd out/link; echo x > out/file";
+    let flags: Vec<&str> = ["out/big", "out/link", "out/file", "out/none"]
+        .iter()
+        .flat_map(|path| ["--artifact", path])
+        .collect();
+    let done = world.run(&[&["run"], &flags[..], &["--", "sh", "-c", line]].concat());
+    for says in [
+        "not taken as an artifact: out/big is larger than the limit for one file, 1024 MiB\n",
+        "not taken as an artifact: out/link is a symbolic link, and none is followed\n",
+        "the job made no artifact out/none\n",
+        "pond: 1 artifact: ",
+    ] {
+        assert!(done.stderr.contains(says), "{says}: {done:?}");
+    }
+    assert_eq!(done.stderr.matches("the job made no artifact").count(), 1, "{done:?}");
+}

@@ -192,6 +192,12 @@ fn no_loop_device() {
         refused(&done, &["scratch space", "free loop device", "end other jobs"]);
         assert_eq!(left(&world), before, "{door}");
     }
+    // A door that leads nowhere: what a container's engine puts there that was told of a file and not of a device.
+    for door in ["touch $1/d/loop-control", "mkdir $1/d/loop-control", "mknod $1/d/loop-control c 1 3"] {
+        let done = with_devices(&world, &format!("{nodes} $1/d; {door}"));
+        refused(&done, &["scratch space", "needs loop devices", "modprobe loop", "/dev/loop-control"]);
+        assert_eq!(left(&world), before, "{door}");
+    }
     let done = with_devices(&world, "mount --rbind /dev $1/d");
     assert_eq!(done.code, 0, "{done:?}");
 }

@@ -127,6 +127,68 @@ fn a_job_of_a_user_is_confined_and_its_changes_become_a_patch() {
     assert_eq!(std::fs::metadata(world.project().join("made")).unwrap().uid(), visitor.uid);
 }
 
+/// The kernel maps one group into a user's sandbox: what belongs to another one of theirs is not copied up.
+#[test]
+fn what_a_user_cannot_change_is_named_with_the_way_to_change_it() {
+    let visitor = Visitor::invite();
+    let (world, uid) = (&visitor.world, visitor.uid);
+    let (project, other) = (world.project(), uid + 1);
+    for name in ["a", "own"] {
+        world.write(name, "before\n");
+        chown(project.join(name), Some(uid), Some(uid)).unwrap();
+    }
+    let run =
+        |flags: &[&str], line: &str| visitor.run(&[&["run"], flags, &["--", "sh", "-c", line]].concat());
+    let write = "echo after > a";
+    assert_eq!(run(&[], write).code, 0);
+    chown(project.join("a"), Some(uid), Some(other)).unwrap();
+    let done = run(&[], write);
+    let says = format!("pond: a belongs to group {other}, so the job could not change it [foreign_owner]: ");
+    assert!(done.code != 0 && done.stderr.contains(&says) && done.stderr.contains("--snapshot"), "{done:?}");
+    assert!(done.stdout.is_empty() && !done.stderr.contains("warning"), "{done:?}");
+    let explained = visitor.run(&["explain"]);
+    assert!(explained.stdout.contains("foreign_owner"), "{explained:?}");
+    // What helps, what is not hindered, and a profile that changes nothing say nothing.
+    for (flags, line) in [
+        (&["--snapshot"][..], write),
+        (&[], "echo after > own"),
+        (&["--profile", "untrusted-code-read"], "! echo after > a"),
+    ] {
+        let done = run(flags, line);
+        assert!(done.code == 0 && !done.stderr.contains("belongs to"), "{line}: {done:?}");
+    }
+    let failed = run(&["--profile", "untrusted-code-read"], "false");
+    assert!(!failed.stderr.contains("belongs to"), "{failed:?}");
+    // The top of the checkout is looked at before anything starts.
+    for (user, group, whose) in
+        [(uid, other, format!("group {other}")), (other, uid, format!("user {other}"))]
+    {
+        chown(&project, Some(user), Some(group)).unwrap();
+        let warning = format!("pond: warning: {} belongs to {whose}, ", project.display());
+        let done = run(&[], "true");
+        assert!(done.stderr.starts_with(&warning) && done.stderr.contains("--snapshot"), "{done:?}");
+        for quiet in [&["-q"][..], &["--snapshot"], &["--profile", "untrusted-code-read"]] {
+            let done = run(quiet, "true");
+            assert!(done.code == 0 && !done.stderr.contains("warning"), "{quiet:?}: {done:?}");
+        }
+    }
+    // And root's jobs know more than one.
+    let of_root = World::new();
+    of_root.write("a", "before\n");
+    chown(of_root.project().join("a"), None, Some(4242)).unwrap();
+    let done = of_root.shell("echo after > a && exit 7");
+    assert!(done.code == 7 && !done.stderr.contains("belongs to"), "{done:?}");
+}
+
+/// A `/tmp` is looked at in a user's namespace as in root's.
+#[test]
+fn a_users_tmp_that_is_full_is_named() {
+    let visitor = Visitor::invite();
+    let fill = "exec 2> /dev/null; head -c 2m /dev/zero > /tmp/a";
+    let summary = visitor.summary(&["--tmp", "1m"], &["sh", "-c", fill]);
+    assert_eq!(summary["findings"][0]["code"], "tmp_full", "{summary:#}");
+}
+
 /// The program is the user's own, as one installed into a home directory is: only its mount keeps a job from writing it.
 #[test]
 fn the_catalogue_holds_for_a_user() {

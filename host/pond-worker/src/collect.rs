@@ -121,6 +121,9 @@ pub struct Record {
     /// base is not what the job began with, so the result cannot be applied.
     #[serde(default)]
     pub changed_meanwhile: Vec<RelPath>,
+    /// Declared artifacts that are there and are no files: the ignore rules leave them out of everything else that is told.
+    #[serde(default)]
+    pub artifacts_refused: Vec<Rejected>,
     /// Where the job's own commits are, in the repository of its copy: HEAD and branches. They are never part of the result.
     #[serde(default)]
     pub commits: Vec<Moved>,
@@ -142,6 +145,8 @@ pub enum CollectFault {
     Read { path: String, source: io::Error },
     #[error("{path} changed while it was read, so something is still running")]
     Changed { path: String },
+    #[error("{path} of the checkout was changed, moved or replaced while the result was read")]
+    Moved { path: String },
     #[error("name {path}")]
     Name { path: String, source: PathFault },
     #[error("write into the run directory")]
@@ -153,6 +158,16 @@ pub enum CollectFault {
 impl CollectFault {
     pub(crate) fn read(path: &[u8], errno: Errno) -> Self {
         Self::Read { path: quoted("", path), source: errno.into() }
+    }
+
+    /// Of something in the base that was there a moment ago. Links are not followed, so what lies behind one that took the place of
+    /// a directory is not there either.
+    pub(crate) fn read_base(path: &[u8], errno: Errno) -> Self {
+        if beneath::is_absent(errno) || errno == Errno::STALE {
+            Self::Moved { path: quoted("", path) }
+        } else {
+            Self::read(path, errno)
+        }
     }
 }
 
@@ -213,6 +228,7 @@ fn collect_parts(
         left_out: found.left_out,
         artifacts: found.artifacts,
         changed_meanwhile: found.changed_meanwhile,
+        artifacts_refused: found.artifacts_refused,
         commits: commits::made(sources),
     };
     save(&record, run).map_err(stored)?;

@@ -164,13 +164,18 @@ impl Overlay {
         self.root.join("merged")
     }
 
+    /// What somebody else may change meanwhile.
+    pub(crate) fn lower(&self) -> PathBuf {
+        self.root.join("lower")
+    }
+
     /// The layer itself, for marks a job could only forge.
     pub(crate) fn upper(&self) -> PathBuf {
         self.root.join("upper")
     }
 
     pub(crate) fn sources(&self) -> Sources {
-        let (upper, lower) = (open(&self.upper()), open(&self.root.join("lower")));
+        let (upper, lower) = (open(&self.upper()), open(&self.lower()));
         Sources { upper, lower, xattrs: self.xattrs, above: None, start: None }
     }
 

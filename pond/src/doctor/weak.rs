@@ -75,9 +75,11 @@ fn groups(is_root: bool, further: usize) -> State {
         (false, 0) => State::Ok { detail: "the caller has none".to_owned() },
         (false, further) => State::Weak {
             detail: format!(
-                "a job keeps the caller's {further}, nameless: it reads what they may of what it sees"
+                "a job keeps the caller's {further}, nameless: it reads what they may of what it sees, and cannot change their files \
+                 in its copy"
             ),
-            remedy: "run pond as root, or from an account without further groups".to_owned(),
+            remedy: "run pond as root, or from an account without further groups; to change their files, with --snapshot"
+                .to_owned(),
         },
     }
 }
@@ -90,7 +92,10 @@ mod tests {
     #[test]
     fn groups_that_stay_are_said() {
         let told = [(true, 3), (false, 0), (false, 3)].map(|(is_root, further)| groups(is_root, further));
-        assert!(matches!(told, [State::Ok { .. }, State::Ok { .. }, State::Weak { .. }]), "{told:?}");
+        let [State::Ok { .. }, State::Ok { .. }, State::Weak { detail, remedy }] = told else {
+            panic!("{told:?}")
+        };
+        assert!(detail.contains("cannot change their files") && remedy.contains("--snapshot"), "{remedy}");
     }
 
     #[test]

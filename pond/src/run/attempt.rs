@@ -24,7 +24,7 @@ use pond_worker::supervise::{Bounds, Ended, Stop, Wiring, supervise};
 use super::base::{Base, BaseSummary};
 use super::counter::Auditor;
 use super::export::{self, Out};
-use super::finding::{Finding, Room, findings};
+use super::finding::{Finding, disk_room, findings};
 use super::gather::{Output, gather};
 use super::git::Lent;
 use super::listener::Daemon;
@@ -36,7 +36,7 @@ use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::{Shortfall, Verdict};
-use super::{Request, disk_rate, egress, new_name, terminal};
+use super::{Request, disk_rate, egress, foreign, new_name, terminal};
 use crate::failure::Failure;
 use crate::output;
 use crate::runs::{self, RunInfo};
@@ -159,8 +159,7 @@ impl Attempt<'_> {
         let Seen { mut ended, shown, network, interrupt } =
             self.watch(provider, begun, base.checkout(), &directory)?;
         let verdict = Verdict::of(&ended, &base.checkout().named.path);
-        let room = Room::of(&ended);
-        let mut findings = findings(self.request.policy, &ended, &verdict, room, &network);
+        let mut findings = findings(self.request.policy, &ended, &verdict, disk_room(&ended), &network);
         if let Verdict::NotLaunched { .. } = verdict {
             self.request.begun.take();
             return Err(self.not_started(&verdict));
@@ -173,6 +172,7 @@ impl Attempt<'_> {
         let (gathered, _leaving) = gather(&mut ended, &base, above, &wanted, &directory, &pace)?;
         pace.finish();
         findings.extend(gathered.finding());
+        findings.extend(foreign::finding(self.request, self.checkout, &verdict));
         let mut undelivered = undelivered(shown, ended.input_fault.as_ref());
         let artifacts = match export::artifacts(&directory, gathered.record(), declared, out.as_ref()) {
             // They are the run's as well, whatever became of the place they were wanted in.

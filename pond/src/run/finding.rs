@@ -1,10 +1,9 @@
 //! What a run wanted and did not get: which rule said no, and the smallest change that would say yes. Made once, when the
 //! run ends, from the words of pond's own processes and the kernel's counters; the summary and `pond explain` print it.
 
-use std::os::fd::AsFd;
-
 use pond_policy::limits::Limits;
 use pond_policy::sandbox::SandboxPolicy;
+use pond_sandbox::native::Room;
 use pond_worker::supervise::Ended;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +14,8 @@ use super::verdict::{Limit, Verdict};
 const SIGSYS: u8 = 31;
 /// A disk with less room than this has refused somebody: nothing of use fits.
 const FULL_BYTES: u64 = 4 << 20;
+/// A `/tmp` may be small: in this much of it the last piece of nothing fits.
+const FULL_TMP_BYTES: u64 = 16 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,19 +53,9 @@ impl Finding {
     }
 }
 
-/// Free room of the job's disk at its end, before anything else touches it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
-    bytes: u64,
-    inodes: u64,
-}
-
-impl Room {
-    /// Nothing for a job that had no disk, or whose disk does not say.
-    pub(super) fn of(ended: &Ended) -> Option<Self> {
-        let free = rustix::fs::fstatvfs(ended.over.upper.as_ref()?.as_fd()).ok()?;
-        Some(Self { bytes: free.f_bavail.saturating_mul(free.f_frsize), inodes: free.f_favail })
-    }
+/// Of the job's disk at its end, before anything else touches it. Nothing for a job that had no disk, or whose disk does not say.
+pub(super) fn disk_room(ended: &Ended) -> Option<Room> {
+    Room::of(ended.over.upper.as_ref()?)
 }
 
 pub(super) fn findings(
@@ -79,6 +70,7 @@ pub(super) fn findings(
         found.extend(memory(limits, ended, verdict));
         found.extend(processes(limits, ended));
         found.extend(room.and_then(|room| disk(limits, room)));
+        found.extend(ended.over.tmp.and_then(|room| tmp(limits, room)));
     }
     found.extend(ending(policy, verdict));
     found.extend(ended.over.is_cut_off.then(engine_gone));
@@ -152,6 +144,27 @@ fn disk(limits: Limits, room: Room) -> Option<Finding> {
         count: 1,
         rule,
         advice: "keep less there: the quota is the profile's; --tmp makes /tmp larger".to_owned(),
+    })
+}
+
+fn tmp(limits: Limits, room: Room) -> Option<Finding> {
+    let limit = limits.tmpfs.bytes();
+    let (code, what, advice) = if room.bytes < FULL_TMP_BYTES {
+        let more = (limit >> 20).saturating_mul(2);
+        ("tmp_full", "the job's /tmp was full", format!("allow it more with --tmp {more}m"))
+    } else if room.inodes == 0 {
+        let fewer = "keep fewer files there: how many it takes is fixed".to_owned();
+        ("tmp_files", "the job's /tmp had no room for another file", fewer)
+    } else {
+        return None;
+    };
+    Some(Finding {
+        kind: Kind::Disk,
+        code: code.to_owned(),
+        what: what.to_owned(),
+        count: 1,
+        rule: format!("tmpfs_size: {}", size(limit)),
+        advice,
     })
 }
 

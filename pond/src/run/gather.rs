@@ -12,8 +12,8 @@ use pond_sandbox::container::TransferFault;
 use pond_sandbox::native::Leaving;
 use pond_worker::because;
 use pond_worker::collect::{
-    Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, Moved, OverlayXattrs, Sources, Wanted,
-    collect, discard,
+    Above, Artifacts, Caps, CollectFault, Collected, Ignored, LeftOut, Moved, OverlayXattrs, Rejected,
+    Sources, Wanted, collect, discard,
 };
 use pond_worker::path::RelPath;
 use pond_worker::supervise::Ended;
@@ -67,6 +67,8 @@ pub(crate) struct ResultSummary {
 pub(crate) struct ArtifactSummary {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) copied: Vec<RelPath>,
+    /// They are there, and were not taken.
+    pub(crate) refused: Vec<Rejected>,
     pub(crate) missing: Vec<RelPath>,
 }
 
@@ -187,6 +189,7 @@ impl Gathered {
                 CollectFault::Exceeded { .. }
                 | CollectFault::Read { .. }
                 | CollectFault::Changed { .. }
+                | CollectFault::Moved { .. }
                 | CollectFault::Name { .. },
                 _,
             ) => None,
@@ -227,7 +230,8 @@ impl Gathered {
 impl ArtifactSummary {
     pub(super) fn of(artifacts: Artifacts, directory: PathBuf) -> Self {
         let directory = (!artifacts.copied.is_empty()).then_some(directory);
-        Self { directory, copied: artifacts.copied, missing: artifacts.missing }
+        let Artifacts { copied, refused, missing } = artifacts;
+        Self { directory, copied, refused, missing }
     }
 }
 
@@ -258,9 +262,29 @@ fn advice(fault: &CollectFault, ignored: Ignored) -> &'static str {
         (CollectFault::Exceeded { .. }, Ignored::Keep) => {
             "run without --keep-ignored, and ask for what you need of it with --artifact"
         }
-        (CollectFault::Changed { .. }, _) => "run again with --snapshot, or without editing the checkout",
+        (CollectFault::Changed { .. } | CollectFault::Moved { .. }, _) => {
+            "run again with --snapshot, or without editing the checkout"
+        }
         (CollectFault::Store { .. }, _) => MAKE_ROOM,
         (CollectFault::Stopped, _) => "run it again, and let pond read the result to its end",
         (CollectFault::Read { .. } | CollectFault::Name { .. }, _) => "the logs are complete",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Whoever has no result is told how to get one.
+    use super::*;
+
+    #[test]
+    fn a_checkout_that_moved_is_answered_by_a_snapshot() {
+        let fault = CollectFault::Moved { path: "d/f".to_owned() };
+        let said =
+            Gathered::Failed(fault, Ignored::LeaveOut).summary(Path::new("/run"), ArtifactSummary::default());
+        let Output::NotCollected { reason, advice } = said else { panic!("{said:?}") };
+        assert!(
+            reason.contains("d/f of the checkout") && advice.contains("--snapshot"),
+            "{reason}: {advice}"
+        );
     }
 }

@@ -12,6 +12,7 @@ mod disk_rate;
 pub(crate) mod egress;
 mod export;
 mod finding;
+mod foreign;
 mod gather;
 pub(crate) mod git;
 mod given_out;
@@ -249,6 +250,11 @@ fn confined(request: &Request<'_>, state: StateDir, launcher: Begun) -> anyhow::
     let mut provider = provider.at_rate(request.disk_rate);
     if request.manner != Manner::Quiet
         && let Some(warning) = disk_rate::warning(request.disk_rate, &provider)
+    {
+        output::say(&format!("pond: warning: {warning}"));
+    }
+    if request.manner != Manner::Quiet
+        && let Some(warning) = foreign::warning(request, &checkout)
     {
         output::say(&format!("pond: warning: {warning}"));
     }

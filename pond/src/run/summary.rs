@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pond_sandbox::container::Isolation;
-use pond_worker::collect::Moved;
+use pond_worker::collect::{Caps, Moved, Reason, Rejected};
 use serde::Serialize;
 
 use super::base::BaseSummary;
@@ -189,6 +189,9 @@ impl Summary {
             let count = counted(result.artifacts.copied.len(), "artifact");
             line(text, &format!("{count}: {}", directory.display()));
         }
+        for refused in result.artifacts.refused.iter().take(SHOWN_NAMES) {
+            line(text, &format!("not taken as an artifact: {}", not_taken(refused)));
+        }
         for missing in &result.artifacts.missing {
             line(text, &format!("the job made no artifact {missing}"));
         }
@@ -201,6 +204,28 @@ impl Summary {
                 ),
             );
         }
+    }
+}
+
+/// What it is, and the cap where that is why.
+fn not_taken(refused: &Rejected) -> String {
+    let Rejected { path, reason } = refused;
+    match reason {
+        Reason::FileTooLarge => format!("{path} {reason}, {}", size(Caps::default().file_bytes)),
+        Reason::Fifo
+        | Reason::Socket
+        | Reason::CharDevice
+        | Reason::BlockDevice
+        | Reason::UnknownType
+        | Reason::Redirect
+        | Reason::Metacopy
+        | Reason::TooDeep
+        | Reason::NameTooLong
+        | Reason::PathTooLong
+        | Reason::Unreadable
+        | Reason::BaseUnusable
+        | Reason::Reserved
+        | Reason::Link => format!("{path} {reason}"),
     }
 }
 

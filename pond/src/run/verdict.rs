@@ -1,6 +1,6 @@
 //! What ended a job, in one word a person and a machine both understand.
 
-use pond_sandbox::native::{Ending, in_the_way, remedy};
+use pond_sandbox::native::{AFTER_KILL, Ending, KILLED, in_the_way, remedy};
 use pond_worker::supervise::{Ended, Stop};
 use serde::{Deserialize, Serialize};
 
@@ -71,10 +71,8 @@ impl Verdict {
             Ending::Signaled { signal, .. } => Self::Signaled { signal },
             Ending::NotBegun => Self::NotLaunched {
                 step: "finish the sandbox".to_owned(),
-                reason: "a process of pond's own was killed".to_owned(),
-                remedy: Some(
-                    "run it again; if nobody killed it, the kernel's log (dmesg) says why".to_owned(),
-                ),
+                reason: KILLED.to_owned(),
+                remedy: Some(AFTER_KILL.to_owned()),
             },
             Ending::Lost | Ending::NotLaunched { .. } => Self::Signaled { signal: SIGKILL },
         }

@@ -1,6 +1,7 @@
 //! Follows a run of pond from system call to system call, knows its processes by their part in it, and ends one of them.
 
 use std::collections::{HashMap, HashSet};
+use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 
 use pond_sys::process::Status;
@@ -49,6 +50,8 @@ pub(super) struct Traced {
     pub(super) killed_before: Option<u64>,
     /// pond's own exit code, unless it was the victim.
     pub(super) code: Option<u8>,
+    /// What it wrote to standard error.
+    pub(super) said: String,
     /// A sandbox was begun.
     pub(super) launched: bool,
 }
@@ -130,7 +133,8 @@ pub(super) const BECOME: &str = "kill -STOP $$; exec \"$@\"";
 /// Starts a shell that does as [`BECOME`] says, and watches until nothing of it is alive.
 #[expect(clippy::zombie_processes, reason = "the tracer waits for every child there is")]
 pub(super) fn run(shell: &mut Command, victim: Victim, copy: Copy) -> Traced {
-    let shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut said = tempfile::tempfile().unwrap();
+    let shell = shell.stdout(Stdio::null()).stderr(said.try_clone().unwrap()).spawn().unwrap();
     let first = Pid::from_child(&shell);
     trace::seize(first).unwrap();
     let (tracees, unborn, seen) = (HashMap::new(), HashSet::new(), Traced::default());
@@ -139,6 +143,8 @@ pub(super) fn run(shell: &mut Command, victim: Victim, copy: Copy) -> Traced {
     while let Some((process, event)) = trace::next().unwrap() {
         watch.follow(process, event);
     }
+    said.rewind().unwrap();
+    said.read_to_string(&mut watch.seen.said).unwrap();
     watch.seen
 }
 

@@ -11,6 +11,7 @@ use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid
 use serde::Serialize;
 
 use super::footing::{Footing, FootingFault, Owner};
+use super::remedy::{AFTER_KILL, KILLED};
 use super::scratch::{Disk, Quota};
 use crate::role::{self, Role};
 
@@ -29,6 +30,8 @@ pub enum LauncherFault {
     Plan(#[source] io::Error),
     #[error("sending the plan")]
     Send(#[source] io::Error),
+    #[error("{KILLED}; {AFTER_KILL}")]
+    Gone,
     #[error("reading a report")]
     Receive(#[source] io::Error),
     #[error("reading a report")]
@@ -182,7 +185,10 @@ impl Launcher {
 
     fn packet(&self, word: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), LauncherFault> {
         let socket = self.socket.as_ref().ok_or(LauncherFault::Send(io::ErrorKind::NotConnected.into()))?;
-        pond_sys::socket::send(socket, &[word], descriptors).map_err(LauncherFault::Send)
+        pond_sys::socket::send(socket, &[word], descriptors).map_err(|fault| {
+            let is_gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset].contains(&fault.kind());
+            if is_gone { LauncherFault::Gone } else { LauncherFault::Send(fault) }
+        })
     }
 }
 

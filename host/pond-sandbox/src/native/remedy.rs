@@ -21,6 +21,12 @@ const BUSY_HOST: &str = "the host is out of memory or processes; try again when 
 const TOO_LONG: &str = "the command line and the variables are longer than a program can be given; put what is long into a file of the \
                         checkout and name that";
 
+/// Why a launch came to nothing when no step of it says so.
+pub const KILLED: &str = "a process of pond's own was killed";
+
+/// What to do about that.
+pub const AFTER_KILL: &str = "run it again; if nobody killed it, the kernel's log (dmesg) says why";
+
 /// The launcher's word for a directory with a file system mounted below it, which an ordinary user cannot leave out.
 const MOUNT_BELOW: Errno = Errno::XDEV;
 
@@ -136,8 +142,13 @@ fn scratch(errno: Errno) -> Option<&'static str> {
             "the job's disk needs a free loop device: modprobe loop, give the container /dev/loop-control and more of \
              /dev/loop*, or end other jobs",
         ),
+        // What should be the door to loop devices, or one of them, is some other file.
+        Errno::NOTTY | Errno::ISDIR | Errno::NOTBLK => Some(
+            "the job's disk needs loop devices, and what lies at /dev/loop-control or /dev/loop* is none: modprobe loop, and give \
+             the container the host's own /dev/loop-control and /dev/loop*",
+        ),
         Errno::BUSY => Some("every loop device is taken; end other jobs, or boot with more (max_loop=)"),
-        Errno::NODEV => Some("the kernel needs ext4 (modprobe ext4)"),
+        Errno::NODEV => Some("the kernel needs ext4 and loop devices (modprobe ext4 loop)"),
         Errno::NOSPC => {
             Some("the disk of pond's state directory is full; set POND_STATE_DIR to one with room")
         }
@@ -188,6 +199,7 @@ mod tests {
         says(Step::ReadPlan, Errno::INVAL, "two versions");
         says(Step::Landlock, Errno::OPNOTSUPP, "lsm=");
         says(Step::MountScratch, Errno::BUSY, "loop device");
+        says(Step::MountScratch, Errno::NOTTY, "modprobe loop");
         says(Step::ForkJob, Errno::AGAIN, "out of memory or processes");
         assert_eq!(remedy(Step::Announce, Errno::PIPE.raw_os_error()), None);
     }

@@ -14,7 +14,7 @@ use super::cgroup::{self, CgroupFault, JobCgroup};
 use super::ids::IdRange;
 use super::launch::Ends;
 use super::launcher::{LauncherFault, next_report};
-use super::upper::Upper;
+use super::upper::{Room, Upper};
 use crate::container::{Attended, ContainerFault, EngineFault, Isolation, TransferFault};
 
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +155,8 @@ pub struct Over {
     pub is_cut_off: bool,
     /// The upper layer of the job's writable view, if it got that far.
     pub upper: Option<Upper>,
+    /// Free room of its `/tmp` at its end; nothing of a container's.
+    pub tmp: Option<Room>,
     /// What init may still be on its way out of.
     pub remains: Option<Remains>,
 }
@@ -185,9 +187,26 @@ fn await_death(init: &OwnedFd) {
     if let Err(_looked_at_again) = poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&moment)) {}
 }
 
+/// Whether a failure only says that the process at the other end had gone.
+fn is_echo(errno: i32) -> bool {
+    [Errno::PIPE, Errno::CONNRESET, Errno::SRCH].contains(&Errno::from_raw_os_error(errno))
+}
+
+/// How it ended, once everybody has said what they had to say: an echo of which nobody told the cause is a killed process. The step
+/// that heard it did not fail, and what helps against its failing does not help here.
+fn settled(ending: Ending) -> Ending {
+    match ending {
+        Ending::NotLaunched { errno, .. } if is_echo(errno) => Ending::NotBegun,
+        Ending::NotLaunched { .. }
+        | Ending::Exited { .. }
+        | Ending::Signaled { .. }
+        | Ending::NotBegun
+        | Ending::Lost => ending,
+    }
+}
+
 /// The first failure is the cause, unless it only says that the other process had gone: then that one's own word is.
 fn cause(earlier: Option<Ending>, step: Step, errno: i32) -> Ending {
-    let is_echo = |errno| [Errno::PIPE, Errno::CONNRESET].contains(&Errno::from_raw_os_error(errno));
     match earlier {
         Some(Ending::NotLaunched { errno: echo, .. }) if is_echo(echo) && !is_echo(errno) => {
             Ending::NotLaunched { step, errno }
@@ -255,7 +274,12 @@ impl Running {
             None => {
                 // The upper layer is announced before the job is forked, so without one there was none.
                 let unsaid = if self.upper.is_some() { Ending::Lost } else { Ending::NotBegun };
-                Ok(Some(self.ending.unwrap_or(unsaid)))
+                let ending = self.ending.unwrap_or(unsaid);
+                Ok(Some(match &self.hold {
+                    Hold::Group(_) => settled(ending),
+                    // Whoever attends a container says itself what became of it.
+                    Hold::Container(..) => ending,
+                }))
             }
             Some((report, descriptors)) => {
                 self.note(report, descriptors)?;
@@ -379,9 +403,11 @@ impl Running {
                     await_death(init);
                 }
                 let Attended { usage, isolation, lost, left, is_cut_off } = attendant.finish()?;
-                return Ok(Over { ending, usage, isolation, lost, left, is_cut_off, upper, remains: None });
+                let (tmp, remains) = (None, None);
+                return Ok(Over { ending, usage, isolation, lost, left, is_cut_off, upper, tmp, remains });
             }
         };
+        let tmp = upper.as_ref().and_then(Upper::tmp);
         let remains = Remains { init: self.init, group, _range: self.range };
         // Init is counted until somebody waits for it, and whatever else there was is gone before it can be: the one left is
         // init, or nothing is. It starts nothing any more.
@@ -406,6 +432,7 @@ impl Running {
             left: None,
             is_cut_off: false,
             upper,
+            tmp,
             remains,
         };
         Ok(over)
@@ -430,5 +457,18 @@ mod tests {
         let second =
             cause(Some(failed(Step::Exec, Errno::NOENT)), Step::GuardInit, Errno::PERM.raw_os_error());
         assert_eq!(second, failed(Step::Exec, Errno::NOENT));
+    }
+
+    #[test]
+    fn an_echo_without_a_cause_is_a_killed_process() {
+        let failed = |errno: Errno| {
+            let step = Step::CreateNamespaces;
+            settled(Ending::NotLaunched { step, errno: errno.raw_os_error() })
+        };
+        for echo in [Errno::PIPE, Errno::CONNRESET, Errno::SRCH] {
+            assert_eq!(failed(echo), Ending::NotBegun);
+        }
+        assert_ne!(failed(Errno::PERM), Ending::NotBegun);
+        assert_eq!(settled(Ending::Lost), Ending::Lost);
     }
 }

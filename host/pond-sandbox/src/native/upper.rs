@@ -12,6 +12,9 @@ use std::thread::JoinHandle;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+/// To stand in a directory, whatever lies in it.
+const STANDING: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 /// Dropping it removes it, and nothing of it is written to disk first.
 #[derive(Debug)]
 pub struct Upper {
@@ -24,6 +27,21 @@ pub struct Upper {
     mounts: Option<OwnedFd>,
     /// What is on the disk outlives this value, and the kernel is to write it back.
     is_kept: bool,
+}
+
+/// Free room of a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub bytes: u64,
+    pub inodes: u64,
+}
+
+impl Room {
+    /// Nothing where the file system does not say.
+    pub fn of(file: impl AsFd) -> Option<Self> {
+        let free = rustix::fs::fstatvfs(file).ok()?;
+        Some(Self { bytes: free.f_bavail.saturating_mul(free.f_frsize), inodes: free.f_favail })
+    }
 }
 
 /// A disk the kernel takes apart beside whatever else is done. Dropping this waits until it has.
@@ -46,6 +64,17 @@ impl Upper {
         let mut upper = Self::new(layer, view, mounts)?;
         upper.is_kept = true;
         Ok(upper)
+    }
+
+    /// Free room of the job's `/tmp`, as long as its mounts are there. The way to it begins at the job's view and leads over the root
+    /// that pond made, which no job can change; where the mounts are gone, one step up from the view is the view itself, and no
+    /// mount lies below it.
+    pub(super) fn tmp(&self) -> Option<Room> {
+        self.mounts.as_ref()?;
+        let root = rustix::fs::openat(&self.view, "..", STANDING, Mode::empty()).ok()?;
+        let tmp = rustix::fs::openat(&root, "tmp", STANDING, Mode::empty()).ok()?;
+        let device = |directory: &OwnedFd| rustix::fs::fstat(directory).map(|stat| stat.st_dev).ok();
+        if device(&root)? == device(&tmp)? { None } else { Room::of(tmp) }
     }
 
     /// What lies in the job's memory file systems goes now: the group it was charged to is about to.

@@ -48,7 +48,9 @@ fn regular(change: &Change) -> Option<Leaf> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Artifacts {
     pub copied: Vec<RelPath>,
-    /// Declared paths below which the job produced no file.
+    /// What is, or lies below, a declared path, and was not taken.
+    pub refused: Vec<Rejected>,
+    /// Declared paths below which the job produced no file, and nothing that was refused.
     pub missing: Vec<RelPath>,
 }
 
@@ -82,9 +84,37 @@ pub fn copy_artifacts(
             copied.push(change.path.clone());
         }
     }
-    let produced = |wanted: &RelPath| copied.iter().any(|path| path.is_within(wanted));
+    let refused = refused(record, declared);
+    let produced = |wanted: &RelPath| {
+        copied.iter().any(|path| path.is_within(wanted))
+            || refused.iter().any(|entry| lies_within(&entry.path, wanted))
+    };
     let missing = declared.iter().filter(|wanted| !produced(wanted)).cloned().collect();
-    Ok(Artifacts { copied, missing })
+    Ok(Artifacts { copied, refused, missing })
+}
+
+/// What was wanted and is no file that could be copied: a link only where it was named itself, since a directory may well hold some.
+fn refused(record: &Record, declared: &[RelPath]) -> Vec<Rejected> {
+    let links = record.changes.iter().filter(|change| declared.contains(&change.path));
+    let links = links
+        .filter(|change| change.delta.result().is_some_and(|leaf| leaf.mode == Mode::Link))
+        .map(|change| Rejected { path: change.path.to_string(), reason: Reason::Link });
+    let rejected = record.rejected.iter().chain(&record.artifacts_refused);
+    let rejected = rejected.filter(|entry| declared.iter().any(|wanted| lies_within(&entry.path, wanted)));
+    let mut refused: Vec<Rejected> = links.chain(rejected.cloned()).collect();
+    refused.sort_unstable();
+    refused
+}
+
+/// The same as `is_within`, of a path that is text because it need not be valid: quoted where it has unusual characters.
+fn lies_within(path: &str, wanted: &RelPath) -> bool {
+    fn plain(text: &str) -> &str {
+        let text = text.strip_prefix('"').unwrap_or(text);
+        text.strip_suffix('"').unwrap_or(text)
+    }
+    let wanted = wanted.to_string();
+    let rest = plain(path).strip_prefix(plain(&wanted));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn copy_one(store: &Store, path: &RelPath, leaf: Leaf, out: BorrowedFd<'_>) -> Result<(), ArtifactFault> {

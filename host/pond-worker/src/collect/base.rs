@@ -87,7 +87,7 @@ fn file(
 ) -> Result<Base, CollectFault> {
     let fd = match beneath::open_file(lower, path) {
         Err(Errno::ACCESS | Errno::PERM) => return Ok(Base::Unusable),
-        opened => opened.map_err(|errno| CollectFault::read(path, errno))?,
+        opened => opened.map_err(|errno| CollectFault::read_base(path, errno))?,
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| CollectFault::read(path, errno))?;
     let size = beneath::size(&stat);
@@ -96,7 +96,7 @@ fn file(
         or_stopped(source, |source| CollectFault::Read { path: quoted("", path), source })
     })?;
     if !same_file(seen, &stat) || read.size != size {
-        return Err(CollectFault::Changed { path: quoted("", path) });
+        return Err(CollectFault::Moved { path: quoted("", path) });
     }
     Ok(Base::Leaf(Leaf { mode: Mode::of_file(stat.st_mode), size, sha256: read.digest }, stat))
 }

@@ -140,4 +140,7 @@ pub enum Reason {
     BaseUnusable,
     #[error("uses a name pond or git reserves")]
     Reserved,
+    /// Of artifacts alone: as a change a link is data like any other.
+    #[error("is a symbolic link, and none is followed")]
+    Link,
 }

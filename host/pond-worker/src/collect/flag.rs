@@ -31,6 +31,7 @@ pub enum Category {
     Editor,
     Agent,
     Shell,
+    Interpreter,
     Ci,
     Build,
     PackageManager,
@@ -52,6 +53,7 @@ impl Category {
             Self::Editor => "editors run tasks and settings from it when the folder is opened",
             Self::Agent => "coding agents take instructions, hooks or servers from it",
             Self::Shell => "a shell or environment manager runs it on entering the folder",
+            Self::Interpreter => "an interpreter or debugger runs it when started in the folder",
             Self::Ci => "continuous integration runs it with the project's secrets",
             Self::Build => "runs when the project is built or tested",
             Self::PackageManager => {
@@ -100,7 +102,7 @@ const RULES: &[(Category, &[Match])] = &[
         Within(".vscode"), Within(".idea"), Within(".vs"), Within(".fleet"), Within(".zed"),
         Within(".nvim"), Name(".vimrc"), Name(".exrc"), Name(".nvimrc"), Name(".nvim.lua"),
         Name(".dir-locals.el"), Name(".editorconfig"), Ending(".code-workspace"),
-        Ending(".sublime-project"),
+        Ending(".sublime-project"), Within(".helix"), Name("compile_commands.json"), Name(".clangd"),
     ]),
     (Category::Agent, &[
         Within(".claude"), Within(".codex"), Within(".cursor"), Within(".gemini"), Within(".continue"),
@@ -114,6 +116,9 @@ const RULES: &[(Category, &[Match])] = &[
         Name(".envrc"), Stem(".env"), Name(".bashrc"), Name(".bash_profile"), Name(".profile"),
         Name(".zshrc"), Name(".zshenv"), Name(".tool-versions"), Name("mise.toml"), Name(".mise.toml"),
         Name("flake.nix"), Name("shell.nix"), Name("default.nix"), Name(".autoenv"), Name(".inputrc"),
+    ]),
+    (Category::Interpreter, &[
+        Name(".rprofile"), Name(".irbrc"), Name(".pryrc"), Name(".gdbinit"), Name(".lldbinit"),
     ]),
     (Category::Ci, &[
         Below(".github/workflows/"), Below(".github/actions/"), Name("action.yml"), Name("action.yaml"),
@@ -137,6 +142,8 @@ const RULES: &[(Category, &[Match])] = &[
         Stem("tailwind.config."), Stem("gulpfile."), Stem("gruntfile."), Name("workspace"),
         Name("build.bazel"), Name("module.bazel"), Name(".bazelrc"), Name("build.sbt"), Ending(".csproj"),
         Name("directory.build.props"), Name("directory.build.targets"), Name("build.zig"),
+        Name("dodo.py"), Name(".pylintrc"), Name(".prettierrc.js"), Name(".prettierrc.cjs"),
+        Name(".prettierrc.mjs"),
     ]),
     (Category::PackageManager, &[
         Name("package.json"), Name(".npmrc"), Stem(".yarnrc"), Within(".yarn"), Stem(".pnpmfile"),
@@ -147,6 +154,7 @@ const RULES: &[(Category, &[Match])] = &[
         Name("cargo.lock"), Name("go.mod"), Name("go.sum"), Name("go.work"), Name("gemfile"),
         Name("gemfile.lock"), Ending(".gemspec"), Name("composer.json"), Name("composer.lock"),
         Name("nuget.config"), Name("mix.exs"), Name("package.swift"), Name("podfile"), Name(".netrc"),
+        Within(".bundle"),
     ]),
     (Category::Container, &[
         Stem("dockerfile"), Ending(".dockerfile"), Stem("containerfile"), Within(".devcontainer"),

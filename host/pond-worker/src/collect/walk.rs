@@ -35,6 +35,8 @@ pub(super) struct Findings {
     pub(super) git_metadata: u64,
     /// Declared artifacts that the ignore rules leave out of the changes.
     pub(super) artifacts: Vec<Change>,
+    /// Those among them that are no files.
+    pub(super) artifacts_refused: Vec<Rejected>,
     pub(super) left_out: Vec<LeftOut>,
     /// Paths of the base that are not surely what the job began with.
     pub(super) changed_meanwhile: Vec<RelPath>,
@@ -156,11 +158,11 @@ impl Walk<'_> {
             },
             Upper::Link(target) => match self.part(&child, scope)? {
                 Part::Result => self.link(child, &target),
-                Part::Ignored(rules) => self.leave_out(rules),
+                Part::Ignored(rules) => self.refuse_artifact(&child.path, Reason::Link, rules),
             },
             Upper::Refused(reason) => match self.part(&child, scope)? {
                 Part::Result => self.reject(&child.path, reason),
-                Part::Ignored(rules) => self.leave_out(rules),
+                Part::Ignored(rules) => self.refuse_artifact(&child.path, reason, rules),
             },
             Upper::Directory => self.directory(child, cover, scope),
             Upper::Whiteout => self.removed(child, scope),
@@ -278,6 +280,14 @@ impl Walk<'_> {
         let paths = self.left_out.entry(rules).or_default();
         *paths = paths.saturating_add(1);
         Ok(())
+    }
+
+    /// Whoever declared exactly this waits for it; what else lies below a declared directory is left out with its like.
+    fn refuse_artifact(&mut self, path: &[u8], reason: Reason, rules: RuleFile) -> Result<(), CollectFault> {
+        if self.wanted.artifacts.iter().any(|wanted| wanted.as_bytes() == path) {
+            self.found.artifacts_refused.push(Rejected { path: quoted("", path), reason });
+        }
+        self.leave_out(rules)
     }
 
     fn finish(self) -> Result<Findings, CollectFault> {

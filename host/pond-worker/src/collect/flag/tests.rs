@@ -31,8 +31,16 @@ fn files_host_tools_act_on_are_flagged() {
         (".pre-commit-config.yaml", Category::Hook),
         (".vscode/tasks.json", Category::Editor),
         ("a/b/.IDEA/workspace.xml", Category::Editor),
+        (".clangd", Category::Editor),
+        ("build/compile_commands.json", Category::Editor),
+        (".helix/config.toml", Category::Editor),
         (".envrc", Category::Shell),
         (".env.local", Category::Shell),
+        (".Rprofile", Category::Interpreter),
+        (".irbrc", Category::Interpreter),
+        ("lib/.pryrc", Category::Interpreter),
+        (".gdbinit", Category::Interpreter),
+        (".lldbinit", Category::Interpreter),
         (".claude/settings.json", Category::Agent),
         (".codex/config.toml", Category::Agent),
         (".cursor/rules/x.mdc", Category::Agent),
@@ -50,7 +58,13 @@ fn files_host_tools_act_on_are_flagged() {
         ("rust-toolchain.toml", Category::Build),
         ("Makefile", Category::Build),
         ("tests/conftest.py", Category::Build),
+        (".pylintrc", Category::Build),
+        ("dodo.py", Category::Build),
+        (".prettierrc.js", Category::Build),
+        (".prettierrc.cjs", Category::Build),
+        ("web/.prettierrc.mjs", Category::Build),
         ("web/package.json", Category::PackageManager),
+        (".bundle/config", Category::PackageManager),
         (".npmrc", Category::PackageManager),
         (".pypirc", Category::PackageManager),
         ("pyproject.toml", Category::PackageManager),
@@ -66,9 +80,17 @@ fn files_host_tools_act_on_are_flagged() {
 
 #[test]
 fn ordinary_files_are_not_flagged() {
-    for path in
-        ["src/main.rs", "README.md", "docs/hooks.md", "src/build_rs.txt", "lib/github/x.rb", "environment.ts"]
-    {
+    for path in [
+        "src/main.rs",
+        "README.md",
+        "docs/hooks.md",
+        "src/build_rs.txt",
+        "lib/github/x.rb",
+        "environment.ts",
+        "Rprofile.md",
+        "src/clangd.rs",
+        "bundle/config",
+    ] {
         assert_eq!(categories(&[added(path.as_bytes(), Mode::Regular)], Leads::Inside), []);
     }
 }

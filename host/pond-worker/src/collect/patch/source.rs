@@ -50,19 +50,18 @@ impl Contents<'_> {
     pub(super) fn base(&self, path: &RelPath, leaf: Option<Leaf>) -> Result<Side, CollectFault> {
         let Some(leaf) = leaf else { return Ok(Side::Absent) };
         let failed = |source: io::Error| CollectFault::Read { path: path.to_string(), source };
+        let moved = |errno| CollectFault::read_base(path.as_bytes(), errno);
         let side = if leaf.mode == Mode::Link {
-            let handle =
-                beneath::open_handle(self.lower, path.as_bytes()).map_err(|errno| failed(errno.into()))?;
-            Side::Text(beneath::link_target(handle.as_fd()).map_err(|errno| failed(errno.into()))?)
+            let handle = beneath::open_handle(self.lower, path.as_bytes()).map_err(moved)?;
+            Side::Text(beneath::link_target(handle.as_fd()).map_err(moved)?)
         } else {
-            let file =
-                beneath::open_file(self.lower, path.as_bytes()).map_err(|errno| failed(errno.into()))?;
+            let file = beneath::open_file(self.lower, path.as_bytes()).map_err(moved)?;
             Side::read(File::from(file), leaf.size).map_err(failed)?
         };
         if side.digest().map_err(failed)? == Some(leaf.sha256) {
             Ok(side)
         } else {
-            Err(CollectFault::Changed { path: quoted("", path.as_bytes()) })
+            Err(CollectFault::Moved { path: quoted("", path.as_bytes()) })
         }
     }
 }

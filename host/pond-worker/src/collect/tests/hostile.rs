@@ -345,6 +345,38 @@ fn names_of_an_apply_at_work_are_refused() {
     );
 }
 
+/// Somebody edits the checkout between the two looks that are had at it: at what changed, and for the patch.
+#[test]
+fn a_base_that_moves_while_it_is_read_is_said_to_have_moved() {
+    let acts: [fn(&std::path::Path); 3] = [
+        |base| {
+            fs::rename(base.join("d"), base.join("away")).unwrap();
+            symlink("away", base.join("d")).unwrap();
+        },
+        |base| fs::rename(base.join("d"), base.join("away")).unwrap(),
+        |base| ["f", "g"].iter().for_each(|name| fs::write(base.join("d").join(name), "other").unwrap()),
+    ];
+    for act in acts {
+        let overlay = Overlay::of(&tree(&[("d/f", file("x")), ("d/g", file("x"))]));
+        for name in ["f", "g"] {
+            fs::write(overlay.merged().join("d").join(name), "job").unwrap();
+        }
+        let base = overlay.lower();
+        // Each file is copied between two of the points: at the third, the first file was compared already.
+        let hook = move |point| {
+            if point == 2 {
+                act(&base)
+            }
+        };
+        let failed = crate::fault::with_hook(hook, || {
+            let (wanted, run) = (&crate::testkit::WITHOUT_IGNORED, tempfile::tempdir().unwrap());
+            let fd = crate::testkit::open(run.path());
+            collect(&overlay.sources(), wanted, &Caps::default(), fd.as_fd(), PATIENT)
+        });
+        assert!(matches!(&failed, Err(CollectFault::Moved { path }) if path.starts_with("d/")), "{failed:?}");
+    }
+}
+
 #[test]
 fn unchanged_copies_are_no_change() {
     let overlay = Overlay::of(&tree(&[("f", file("x")), ("d/g", script("y"))]));
@@ -371,8 +403,11 @@ fn artifacts_are_regular_files_below_declared_paths() {
     let declared = ["dist", "report.txt", "absent"].map(path);
     let fd = crate::testkit::open(out.path());
     let copied = copy_artifacts(run.fd.as_fd(), &run.collected.record, &declared, fd.as_fd()).unwrap();
-    let expected =
-        Artifacts { copied: vec![path("dist/app"), path("report.txt")], missing: vec![path("absent")] };
+    let expected = Artifacts {
+        copied: vec![path("dist/app"), path("report.txt")],
+        refused: Vec::new(),
+        missing: vec![path("absent")],
+    };
     assert_eq!(copied, expected);
     let written = tree(&[("dist/app", file("binary")), ("report.txt", file("yes"))]);
     assert_eq!(crate::testkit::read_tree(out.path()), written);
@@ -384,6 +419,40 @@ fn artifacts_are_regular_files_below_declared_paths() {
     let fd = crate::testkit::open(trap.path());
     let trapped = copy_artifacts(run.fd.as_fd(), &run.collected.record, &declared, fd.as_fd());
     assert!(matches!(trapped, Err(ArtifactFault::Directory { .. })), "{trapped:?}");
+}
+
+/// Ignored or not, what was asked for and is there is not told as missing.
+#[test]
+fn an_artifact_that_is_there_and_not_taken_is_told_with_the_reason() {
+    for rules in ["", "out\n"] {
+        let overlay = Overlay::of(&tree(&[(".gitignore", file(rules))]));
+        let out = overlay.merged().join("out");
+        fs::create_dir_all(out.join("dir")).unwrap();
+        fs::write(out.join("dir/small"), "taken").unwrap();
+        for name in ["big", "dir/b\tig"] {
+            File::create(out.join(name)).unwrap().set_len(2 << 20).unwrap();
+        }
+        symlink("/etc/passwd", out.join("link")).unwrap();
+        symlink("small", out.join("dir/link")).unwrap();
+        mknod(&out.join("pipe"), FileType::Fifo, 0);
+        let path = |text: &str| RelPath::from_bytes(text.as_bytes()).unwrap();
+        let declared = ["out/big", "out/dir", "out/link", "out/pipe", "out/bi"].map(path);
+        let wanted = Wanted { ignored: Ignored::LeaveOut, artifacts: &declared };
+        let caps = Caps { file_bytes: 1 << 20, ..Caps::default() };
+        let run = overlay.collect_wanted(&wanted, &caps).unwrap();
+        let to = tempfile::tempdir().unwrap();
+        let fd = crate::testkit::open(to.path());
+        let told = copy_artifacts(run.fd.as_fd(), &run.collected.record, &declared, fd.as_fd()).unwrap();
+        let refused: Vec<_> = told.refused.iter().map(|entry| (entry.path.as_str(), entry.reason)).collect();
+        let expected = [
+            ("\"out/dir/b\\tig\"", Reason::FileTooLarge),
+            ("out/big", Reason::FileTooLarge),
+            ("out/link", Reason::Link),
+            ("out/pipe", Reason::Fifo),
+        ];
+        assert_eq!(refused, expected, "{rules:?}");
+        assert_eq!((told.copied, told.missing), (vec![path("out/dir/small")], vec![path("out/bi")]));
+    }
 }
 
 #[test]

@@ -253,7 +253,8 @@ fn declared_artifacts_are_kept_though_ignored() {
         copy_artifacts(run.fd.as_fd(), &run.collected.record, &declared, open(out.path()).as_fd()).unwrap();
     let names = |list: &[RelPath]| list.iter().map(RelPath::to_string).collect::<Vec<_>>();
     assert_eq!(names(&copied.copied), ["report.txt", "target/release/app"]);
-    assert_eq!(names(&copied.missing), ["target/release/link", "none"]);
+    let link = Rejected { path: "target/release/link".to_owned(), reason: Reason::Link };
+    assert_eq!((names(&copied.missing), copied.refused), (vec!["none".to_owned()], vec![link]));
 }
 
 const PATTERNS: [&str; 30] = [
