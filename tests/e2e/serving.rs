@@ -2,6 +2,7 @@
 //! `pond up`.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -231,6 +232,41 @@ fn secrets_are_named_and_never_shown() {
     }
     assert_eq!(serving.run(&["secret", "rm", "model", "--project", "acme"]).code, 0);
     assert_eq!(serving.refused(&["secret", "rm", "model", "--project", "acme"]), "not_found");
+}
+
+#[test]
+fn what_fernet_sealed_is_imported_whole_or_not_at_all() {
+    /// The example of the specification, which holds "hello".
+    const KEY: &str = "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=";
+    const TOKEN: &str = "gAAAAAAdwJ6wAAECAwQFBgcICQoLDA0ODy021cpGVWKZ_eEwCGM4BLLF_5CV9dOPmrhuVUPgJobwOz7JcbmrR64jVmpU4IwqDA==";
+    let serving = Serving::start();
+    serving.world.write("fernet.key", KEY);
+    let import = ["secret", "import", "--fernet-key-file", "fernet.key", "--project", "acme"];
+    let good = format!("{{\"claude\": \"{TOKEN}\"}}\n{{\"git.token-2\": \"{TOKEN}\"}}\n");
+    let key = serving.world.project().join("fernet.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = serving.typed(&import, &good);
+    assert!(open.code == 125 && open.stderr.contains("is open to others"), "{open:?}");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+
+    let bad = good.replacen("gAAAAAAd", "gAAAAAAe", 1);
+    let refused = serving.typed(&[&import[..], &["--json"]].concat(), &bad);
+    let said: Value = serde_json::from_str(&refused.stdout).unwrap();
+    let fault = &said["refusals"][0];
+    assert_eq!(
+        (refused.code, fault["code"].as_str(), fault["path"].as_str()),
+        (125, Some("fernet_token_unopened"), Some("claude")),
+        "{refused:?}"
+    );
+    let list = ["secret", "ls", "--project", "acme", "--json"];
+    assert_eq!(serving.json(&list), Value::Array(Vec::new()), "one bad token, and nothing is stored");
+
+    let done = serving.typed(&import, &good);
+    let expected = "claude is stored for project acme\ngit.token-2 is stored for project acme\n";
+    assert_eq!(done, Done { code: 0, stdout: expected.to_owned(), stderr: String::new() });
+    let stored = serving.json(&list);
+    let names: Vec<_> = stored.as_array().unwrap().iter().map(|secret| secret["name"].as_str()).collect();
+    assert_eq!(names, [Some("claude"), Some("git.token-2")]);
 }
 
 #[test]

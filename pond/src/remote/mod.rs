@@ -9,6 +9,7 @@ pub(crate) mod egress;
 pub(crate) mod explain;
 pub(crate) mod fetch;
 mod follow;
+mod import;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod project;

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use http::Method;
 use pond_wire::api::{CredentialView, Credentials, Hidden, Rotated, SetCredential};
 
+use super::import::{self, ImportArgs};
 use super::{age, typed};
 use crate::client::body::Content;
 use crate::client::server::{Call, Server};
@@ -28,6 +29,7 @@ pub(crate) enum Secret {
         #[command(flatten)]
         server: ServerArgs,
     },
+    Import(ImportArgs),
     /// The names of secrets. Values are never shown.
     Ls {
         /// Of this project.
@@ -66,6 +68,7 @@ pub(crate) fn main(command: &Secret) -> ExitCode {
         Secret::Set { name, project, json, server } => {
             client::ask(server, *json, async |server| set(server, name, project.as_deref(), *json).await)
         }
+        Secret::Import(args) => import::main(args),
         Secret::Ls { project, json, server } => {
             client::ask(server, *json, async |server| ls(server, project.as_deref(), *json).await)
         }
@@ -82,19 +85,28 @@ pub(crate) fn main(command: &Secret) -> ExitCode {
 
 async fn set(server: &Server, name: &str, project: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     let value = typed::secret(&format!("value of {}", output::plain(name)))?;
-    let body = Content::json(&SetCredential { value: Hidden::new(value.as_str().to_owned()) })?;
-    let target = Target::new(&["credentials", name]).maybe("project", project);
-    server.done(Call::new(Method::PUT, target, body)).await?;
+    server.done(put(name, project, &value)?).await?;
     Ok(said(name, project, "stored", json))
+}
+
+/// The one call that takes a value; none gives one back.
+pub(super) fn put(name: &str, project: Option<&str>, value: &str) -> anyhow::Result<Call> {
+    let body = Content::json(&SetCredential { value: Hidden::new(value.to_owned()) })?;
+    let target = Target::new(&["credentials", name]).maybe("project", project);
+    Ok(Call::new(Method::PUT, target, body))
 }
 
 fn said(name: &str, project: Option<&str>, what: &str, json: bool) -> ExitCode {
     if json {
         return output::json(&serde_json::json!({ "name": name, "project": project, "done": what }));
     }
+    output::lines(&sentence(name, project, what))
+}
+
+pub(super) fn sentence(name: &str, project: Option<&str>, what: &str) -> String {
     let whose =
         project.map_or_else(|| "for every project".to_owned(), |project| format!("for project {project}"));
-    output::lines(&output::plain(&format!("{name} is {what} {whose}")))
+    output::plain(&format!("{name} is {what} {whose}"))
 }
 
 async fn ls(server: &Server, project: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
