@@ -6,6 +6,7 @@ use crate::block::SANDBOX_SHAPE;
 use crate::command;
 use crate::dispatch::{self, Dispatch};
 use crate::duration::Timeout;
+use crate::harness;
 use crate::image::Image;
 use crate::name::{Name, Project};
 use crate::profile::{Commands, Network, Profile};
@@ -140,7 +141,7 @@ pub(super) fn judge(
     let kind = object.item(&KIND).and_then(|item| item.choice(ExecutorKind::from_name, refusals));
     let program = read_program(object, refusals);
     let model = object.item(&MODEL).and_then(|item| item.text(refusals)).map(str::to_owned);
-    let harness_files = read_map(object, &HARNESS_FILES, refusals);
+    let harness_files = read_harness(object, refusals);
     let env = read_map(object, &ENV, refusals);
     let artifacts = object.item(&ARTIFACTS).map(|item| read_list(item, refusals)).unwrap_or_default();
     let timeout = object.item(&TIMEOUT).and_then(|item| item.quantity(Timeout::parse, refusals));
@@ -170,6 +171,20 @@ fn read_program(object: &Object<'_>, refusals: &mut Refusals) -> Option<Program>
             None
         }
     }
+}
+
+/// Files that can be filled in and made: what their texts name is checked here, and whether it is there where they are made.
+fn read_harness(object: &Object<'_>, refusals: &mut Refusals) -> Vec<(String, String)> {
+    let entries = object.item(&HARNESS_FILES).and_then(|item| item.map(refusals)).unwrap_or_default();
+    let mut files = Vec::new();
+    for (path, item) in &entries {
+        let Some(text) = item.text(refusals) else { continue };
+        if let Err(fault) = harness::check(text) {
+            refusals.refuse(Code::HarnessInvalid, item.path(), fault.to_string());
+        }
+        files.push(((*path).to_owned(), text.to_owned()));
+    }
+    files
 }
 
 fn read_sandbox(

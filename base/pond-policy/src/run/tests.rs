@@ -210,6 +210,28 @@ fn paths_stay_inside() {
 }
 
 #[test]
+fn what_a_harness_file_names_is_judged_before_anything_runs() {
+    let with_file = |text: &str| {
+        let files = Node::Map(vec![(".npmrc".into(), node!(text))]);
+        with_executor(Node::Map(vec![
+            ("kind".into(), node!("swarm")),
+            ("command".into(), node!(["true"])),
+            ("harness_files".into(), files),
+            ("sandbox".into(), node!({"profile": "review"})),
+        ]))
+    };
+    for good in
+        ["{{SECRET:npm.token-1}} {{MODEL}} {{BROKER_URL}}", "{{ theirs }} {{theirs}} ${{ secrets.A }}", "{{"]
+    {
+        assert_eq!(preflighted(&with_file(good)).map(|run| run.stages.len()), Ok(1), "{good}");
+    }
+    for bad in ["{{SECRET:npm token}}", "{{SECRET:}}", "{{SECRET:NPM", "{{MODLE}}", "{{TOKEN:NPM}}"] {
+        let fault = "harness_invalid stages[0].executor.harness_files[\".npmrc\"]";
+        assert_eq!(refused(&with_file(bad)), [fault], "{bad}");
+    }
+}
+
+#[test]
 fn budgets_are_bounded() {
     let budgets =
         node!({"wall_clock": "8d", "max_cost_cents": (number("-1")), "max_egress_bytes": 0, "money": 1});
