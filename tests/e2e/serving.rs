@@ -283,6 +283,12 @@ fn hosts_and_workers() {
     assert_eq!(left["rules"], serde_json::json!(["*.acme.dev:8443"]));
     assert!(serving.run(&["worker", "token"]).stdout.starts_with("pond_join_"));
     assert_eq!(serving.run(&["worker", "token", "--tier", "byo"]).code, 125, "a byo worker has a tenant");
+    let trusted = serving.run(&["worker", "token", "--tenant", "acme", "--json"]);
+    let said: Value = serde_json::from_str(&trusted.stdout).unwrap();
+    assert_eq!((trusted.code, said["error"]["code"].as_str()), (125, Some("usage")), "{trusted:?}");
+    let unknown = serving.run(&["token", "create", "--scope", "runs:read", "--project", "nope"]);
+    let expected = "fault    project  [project_unknown]\n         there is no project nope\nrefused: 1 fault, nothing was run\n";
+    assert_eq!((unknown.code, unknown.stderr.as_str()), (125, expected));
     assert!(serving.run(&["worker", "ls"]).stdout.starts_with("no workers"));
     assert_eq!(serving.refused(&["worker", "revoke", "w1"]), "not_found");
 }

@@ -98,6 +98,31 @@ pub(crate) fn oversized_and_mistyped_bodies_are_refused(start: &dyn Fn(Set) -> W
     );
     let byo = json!({"tier": "byo", "ttl_seconds": 1}).to_string();
     assert_eq!(send("/v1/workers/tokens", json, &[], byo.as_bytes()), is(422, "grant_refused"));
+    for (body, code, path, allowed) in [
+        (
+            json!({"tier": "trusted", "tenant": "acme", "ttl_seconds": 1}),
+            "grant_refused",
+            "tier",
+            json!(["byo"]),
+        ),
+        (json!({"tier": "byo", "ttl_seconds": 1}), "grant_refused", "tenant", json!([])),
+        (
+            json!({"tier": "byo", "tenant": "nobodys", "ttl_seconds": 1}),
+            "project_unknown",
+            "tenant",
+            json!([]),
+        ),
+        (json!({"scopes": ["runs:read"], "project": "nobodys"}), "project_unknown", "project", json!([])),
+    ] {
+        let path_asked = if body.get("tier").is_some() { "/v1/workers/tokens" } else { "/v1/tokens" };
+        let reply = world.ask("POST", path_asked, Some(&body));
+        assert_eq!((reply.status, reply.problem().as_str()), (422, code), "{body}");
+        let fault = &reply.json()["faults"][0];
+        assert_eq!(
+            (&fault["code"], &fault["path"], &fault["allowed"]),
+            (&json!(code), &json!(path), &allowed)
+        );
+    }
     let key = [("Idempotency-Key", "")];
     let good = json!({"document": super::world::document("acme", &["a"])}).to_string();
     assert_eq!(send("/v1/runs", json, &key, good.as_bytes()), is(400, "parameter_invalid"));
