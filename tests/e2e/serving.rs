@@ -172,8 +172,19 @@ fn bad_documents_sources_and_names() {
     serving.world.write("run.yaml", "{\"project\": ");
     assert_eq!(serving.run(&["submit", "run.yaml"]).code, 125);
     serving.document("nobody");
-    assert_eq!(serving.refused(&["submit", "run.yaml"]), "project_unknown");
-    assert_eq!(serving.refused(&["submit", "run.yaml", "--no-source"]), "project_unknown");
+    let unknown = "fault    project  [project_unknown]\n         there is no project nobody\nrefused: 1 fault, nothing was run\n";
+    for command in [
+        &["submit", "run.yaml"][..],
+        &["submit", "run.yaml", "--no-source"],
+        &["preflight", "run.yaml", "--remote"],
+    ] {
+        let done = serving.run(command);
+        assert_eq!(
+            (done.code, done.stdout.as_str(), done.stderr.as_str()),
+            (125, "", unknown),
+            "{command:?}"
+        );
+    }
     serving.document("acme");
     let huge = std::fs::File::create_new(serving.world.project().join("huge")).unwrap();
     huge.set_len((1 << 30) + 1).unwrap();

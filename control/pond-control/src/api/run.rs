@@ -48,6 +48,8 @@ impl Which {
 pub(super) async fn preflight(call: &Call, body: Body) -> Result<Response, Refused> {
     let bytes = call.body(body).await?;
     let run = judge(call, &bytes)?;
+    let unknown = || Refused::project_unknown("project", &run.project);
+    call.store().project(&run.project).await?.ok_or_else(unknown)?;
     Ok(ok(&api::Accepted::from(&run)))
 }
 
@@ -114,9 +116,7 @@ fn fingerprint(document: &[u8], retries: u32, input: Option<Digest>) -> Digest {
 fn refused(fault: SubmitFault) -> Refused {
     match fault {
         SubmitFault::Store(fault) => fault.into(),
-        SubmitFault::UnknownProject(project) => {
-            Refused::new(ProblemCode::ProjectUnknown, format!("there is no project {project}"))
-        }
+        SubmitFault::UnknownProject(project) => Refused::project_unknown("project", &project),
         SubmitFault::UnknownSource(_) => {
             Refused::new(ProblemCode::SourceUnknown, "no such source of this project")
         }
