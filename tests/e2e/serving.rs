@@ -135,6 +135,29 @@ fn who_follows_a_run_hears_of_its_end() {
 }
 
 #[test]
+fn who_follows_a_run_as_json_gets_each_key_once() {
+    let serving = Serving::start();
+    serving.document("acme");
+    let mut command = serving.pond(&["submit", "run.yaml", "--no-source", "--follow", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let run = loop {
+        let runs = serving.json(&["runs", "--json"]);
+        if let Some(run) = runs[0]["id"].as_str() {
+            break run.to_owned();
+        }
+    };
+    assert_eq!(serving.run(&["cancel", &run]).code, 0);
+    let done = Done::of(child.wait_with_output().unwrap());
+    let read = pond_wire::decode::decode_json(done.stdout.as_bytes());
+    assert!(read.is_ok(), "a key is there twice: {read:?}");
+    let mut said: Value = serde_json::from_str(&done.stdout).unwrap();
+    let own = said.as_object_mut().unwrap();
+    let ends = ["exit_code", "warnings", "input_sha256"].map(|key| own.remove(key).unwrap());
+    assert_eq!((done.code, ends), (130, [130.into(), serde_json::json!([]), Value::Null]));
+    assert_eq!(said, serving.json(&["show", &run, "--json"]));
+}
+
+#[test]
 fn a_submission_counts_once() {
     let serving = Serving::start();
     serving.document("acme");
