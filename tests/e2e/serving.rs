@@ -256,6 +256,19 @@ fn secrets_are_named_and_never_shown() {
     assert_eq!(stored.stdout, "model is stored for project acme\n", "{stored:?}");
     assert_eq!(serving.json(&["secret", "ls", "--project", "acme", "--json"])[0]["name"], "model");
     assert_eq!(serving.run(&["secret", "rotate"]).code, 0);
+    let all = serving.json(&["secret", "ls", "--json"]);
+    assert_eq!(
+        (&all[0]["name"], &all[0]["project"]),
+        (&"model".into(), &"acme".into()),
+        "without --project too"
+    );
+    for command in [&["project", "create", ""][..], &["secret", "set", "a b"], &["secret", "rm", ""]] {
+        let done = serving.run(&[command, &["--json"]].concat());
+        let said: Value = serde_json::from_str(&done.stdout).unwrap();
+        let message = said["error"]["message"].as_str().unwrap();
+        assert_eq!((done.code, said["error"]["code"].as_str()), (125, Some("name_invalid")), "{command:?}");
+        assert!(message.starts_with("NAME: \""), "{command:?}: {message}");
+    }
     for file in files_below(&serving.world.state()) {
         let content = std::fs::read(&file).unwrap_or_default();
         assert!(

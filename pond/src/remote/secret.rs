@@ -7,7 +7,7 @@ use http::Method;
 use pond_wire::api::{CredentialView, Credentials, Hidden, Rotated, SetCredential};
 
 use super::import::{self, ImportArgs};
-use super::{age, typed};
+use super::{age, named, typed};
 use crate::client::body::Content;
 use crate::client::server::{Call, Server};
 use crate::client::target::Target;
@@ -32,7 +32,7 @@ pub(crate) enum Secret {
     Import(ImportArgs),
     /// The names of secrets. Values are never shown.
     Ls {
-        /// Of this project.
+        /// Those of this project, and those for every project; without it all there are.
         #[arg(long, value_name = "P")]
         project: Option<String>,
         /// Print JSON.
@@ -73,6 +73,7 @@ pub(crate) fn main(command: &Secret) -> ExitCode {
             client::ask(server, *json, async |server| ls(server, project.as_deref(), *json).await)
         }
         Secret::Rm { name, project, json, server } => client::ask(server, *json, async |server| {
+            named(name, "NAME")?;
             let target = Target::new(&["credentials", name]).maybe("project", project.as_deref());
             server.done(Call::new(Method::DELETE, target, Content::Nothing)).await?;
             Ok(said(name, project.as_deref(), "removed", *json))
@@ -84,6 +85,7 @@ pub(crate) fn main(command: &Secret) -> ExitCode {
 }
 
 async fn set(server: &Server, name: &str, project: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
+    named(name, "NAME")?;
     let value = typed::secret(&format!("value of {}", output::plain(name)))?;
     server.done(put(name, project, &value)?).await?;
     Ok(said(name, project, "stored", json))

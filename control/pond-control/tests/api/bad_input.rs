@@ -81,6 +81,18 @@ pub(crate) fn oversized_and_mistyped_bodies_are_refused(start: &dyn Fn(Set) -> W
             String::from_utf8_lossy(body)
         );
     }
+    let run = world.submit(&["a"]);
+    for (path, fields) in [
+        ("/v1/runs", json!([super::world::document("acme", &["a"]), null, 0])),
+        (&format!("/v1/runs/{run}/cancel"), json!(["enough"])),
+        ("/v1/tokens", json!(["api", ["runs:read"], null, null])),
+        ("/v1/workers/tokens", json!(["trusted", null, 60])),
+        ("/v1/credentials/KEY", json!(["v"])),
+        ("/v1/sandboxes", json!([{"sandbox": {"profile": "untrusted-code-internet"}}, "acme"])),
+    ] {
+        let body = format!(" {fields}");
+        assert_eq!(send(path, json, &[], body.as_bytes()), is(400, "malformed"), "{path}");
+    }
     for media in ["", "text/plain", "application/jsonx", "multipart/form-data"] {
         assert_eq!(send("/v1/runs", media, &[], b"{}"), is(415, "media_type"), "{media}");
     }
