@@ -17,7 +17,9 @@ const EMPTY: &str =
 const STRANGE: &str =
     "gAAAAABq_npcT-TKLWVpGrBNVTi2B_1EceCR87tIPl_koo8nJ135SWJGRNwY7fyuicuwVohP78cLnNZX-4BDobJVswAQB6LdRw==";
 
-fn opened(text: &str, keyring: &str) -> Result<Vec<(String, String)>, Vec<(Code, String)>> {
+type Pairs<T> = Vec<(T, String)>;
+
+fn opened(text: &str, keyring: &str) -> Result<Pairs<String>, Pairs<Code>> {
     let secrets = keys(keyring).and_then(|keys| open(text, &keys));
     let pair = |secret: &Opened| (secret.name.to_string(), secret.value.as_str().to_owned());
     let fault = |refusal: Refusal| (refusal.code, refusal.path.to_string());
