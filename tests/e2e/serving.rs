@@ -2,6 +2,7 @@
 //! `pond up`.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -134,6 +135,29 @@ fn who_follows_a_run_hears_of_its_end() {
 }
 
 #[test]
+fn who_follows_a_run_as_json_gets_each_key_once() {
+    let serving = Serving::start();
+    serving.document("acme");
+    let mut command = serving.pond(&["submit", "run.yaml", "--no-source", "--follow", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let run = loop {
+        let runs = serving.json(&["runs", "--json"]);
+        if let Some(run) = runs[0]["id"].as_str() {
+            break run.to_owned();
+        }
+    };
+    assert_eq!(serving.run(&["cancel", &run]).code, 0);
+    let done = Done::of(child.wait_with_output().unwrap());
+    let read = pond_wire::decode::decode_json(done.stdout.as_bytes());
+    assert!(read.is_ok(), "a key is there twice: {read:?}");
+    let mut said: Value = serde_json::from_str(&done.stdout).unwrap();
+    let own = said.as_object_mut().unwrap();
+    let ends = ["exit_code", "warnings", "input_sha256"].map(|key| own.remove(key).unwrap());
+    assert_eq!((done.code, ends), (130, [130.into(), serde_json::json!([]), Value::Null]));
+    assert_eq!(said, serving.json(&["show", &run, "--json"]));
+}
+
+#[test]
 fn a_submission_counts_once() {
     let serving = Serving::start();
     serving.document("acme");
@@ -171,8 +195,19 @@ fn bad_documents_sources_and_names() {
     serving.world.write("run.yaml", "{\"project\": ");
     assert_eq!(serving.run(&["submit", "run.yaml"]).code, 125);
     serving.document("nobody");
-    assert_eq!(serving.refused(&["submit", "run.yaml"]), "project_unknown");
-    assert_eq!(serving.refused(&["submit", "run.yaml", "--no-source"]), "project_unknown");
+    let unknown = "fault    project  [project_unknown]\n         there is no project nobody\nrefused: 1 fault, nothing was run\n";
+    for command in [
+        &["submit", "run.yaml"][..],
+        &["submit", "run.yaml", "--no-source"],
+        &["preflight", "run.yaml", "--remote"],
+    ] {
+        let done = serving.run(command);
+        assert_eq!(
+            (done.code, done.stdout.as_str(), done.stderr.as_str()),
+            (125, "", unknown),
+            "{command:?}"
+        );
+    }
     serving.document("acme");
     let huge = std::fs::File::create_new(serving.world.project().join("huge")).unwrap();
     huge.set_len((1 << 30) + 1).unwrap();
@@ -221,6 +256,19 @@ fn secrets_are_named_and_never_shown() {
     assert_eq!(stored.stdout, "model is stored for project acme\n", "{stored:?}");
     assert_eq!(serving.json(&["secret", "ls", "--project", "acme", "--json"])[0]["name"], "model");
     assert_eq!(serving.run(&["secret", "rotate"]).code, 0);
+    let all = serving.json(&["secret", "ls", "--json"]);
+    assert_eq!(
+        (&all[0]["name"], &all[0]["project"]),
+        (&"model".into(), &"acme".into()),
+        "without --project too"
+    );
+    for command in [&["project", "create", ""][..], &["secret", "set", "a b"], &["secret", "rm", ""]] {
+        let done = serving.run(&[command, &["--json"]].concat());
+        let said: Value = serde_json::from_str(&done.stdout).unwrap();
+        let message = said["error"]["message"].as_str().unwrap();
+        assert_eq!((done.code, said["error"]["code"].as_str()), (125, Some("name_invalid")), "{command:?}");
+        assert!(message.starts_with("NAME: \""), "{command:?}: {message}");
+    }
     for file in files_below(&serving.world.state()) {
         let content = std::fs::read(&file).unwrap_or_default();
         assert!(
@@ -231,6 +279,41 @@ fn secrets_are_named_and_never_shown() {
     }
     assert_eq!(serving.run(&["secret", "rm", "model", "--project", "acme"]).code, 0);
     assert_eq!(serving.refused(&["secret", "rm", "model", "--project", "acme"]), "not_found");
+}
+
+#[test]
+fn what_fernet_sealed_is_imported_whole_or_not_at_all() {
+    /// The example of the specification, which holds "hello".
+    const KEY: &str = "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=";
+    const TOKEN: &str = "gAAAAAAdwJ6wAAECAwQFBgcICQoLDA0ODy021cpGVWKZ_eEwCGM4BLLF_5CV9dOPmrhuVUPgJobwOz7JcbmrR64jVmpU4IwqDA==";
+    let serving = Serving::start();
+    serving.world.write("fernet.key", KEY);
+    let import = ["secret", "import", "--fernet-key-file", "fernet.key", "--project", "acme"];
+    let good = format!("{{\"claude\": \"{TOKEN}\"}}\n{{\"git.token-2\": \"{TOKEN}\"}}\n");
+    let key = serving.world.project().join("fernet.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = serving.typed(&import, &good);
+    assert!(open.code == 125 && open.stderr.contains("is open to others"), "{open:?}");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+
+    let bad = good.replacen("gAAAAAAd", "gAAAAAAe", 1);
+    let refused = serving.typed(&[&import[..], &["--json"]].concat(), &bad);
+    let said: Value = serde_json::from_str(&refused.stdout).unwrap();
+    let fault = &said["refusals"][0];
+    assert_eq!(
+        (refused.code, fault["code"].as_str(), fault["path"].as_str()),
+        (125, Some("fernet_token_unopened"), Some("claude")),
+        "{refused:?}"
+    );
+    let list = ["secret", "ls", "--project", "acme", "--json"];
+    assert_eq!(serving.json(&list), Value::Array(Vec::new()), "one bad token, and nothing is stored");
+
+    let done = serving.typed(&import, &good);
+    let expected = "claude is stored for project acme\ngit.token-2 is stored for project acme\n";
+    assert_eq!(done, Done { code: 0, stdout: expected.to_owned(), stderr: String::new() });
+    let stored = serving.json(&list);
+    let names: Vec<_> = stored.as_array().unwrap().iter().map(|secret| secret["name"].as_str()).collect();
+    assert_eq!(names, [Some("claude"), Some("git.token-2")]);
 }
 
 #[test]
@@ -247,6 +330,12 @@ fn hosts_and_workers() {
     assert_eq!(left["rules"], serde_json::json!(["*.acme.dev:8443"]));
     assert!(serving.run(&["worker", "token"]).stdout.starts_with("pond_join_"));
     assert_eq!(serving.run(&["worker", "token", "--tier", "byo"]).code, 125, "a byo worker has a tenant");
+    let trusted = serving.run(&["worker", "token", "--tenant", "acme", "--json"]);
+    let said: Value = serde_json::from_str(&trusted.stdout).unwrap();
+    assert_eq!((trusted.code, said["error"]["code"].as_str()), (125, Some("usage")), "{trusted:?}");
+    let unknown = serving.run(&["token", "create", "--scope", "runs:read", "--project", "nope"]);
+    let expected = "fault    project  [project_unknown]\n         there is no project nope\nrefused: 1 fault, nothing was run\n";
+    assert_eq!((unknown.code, unknown.stderr.as_str()), (125, expected));
     assert!(serving.run(&["worker", "ls"]).stdout.starts_with("no workers"));
     assert_eq!(serving.refused(&["worker", "revoke", "w1"]), "not_found");
 }

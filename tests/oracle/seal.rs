@@ -11,6 +11,7 @@ use pond_seal::bundle::{CHUNK_BYTES, DataKey, Encrypting};
 use pond_seal::enroll::Identity;
 use pond_seal::key::SigningKey;
 use pond_seal::seal::{OpenKey, Release, SealContext, SealKey, Sealed, Subject};
+use pond_seal::vault::FernetKey;
 use pond_seal::{Digest, Secret};
 
 const SECRET: &[u8] = b"sk-planted-0123456789 \x00\xff";
@@ -79,6 +80,9 @@ fn open(directory: &Path) -> anyhow::Result<()> {
             "a box of {library} opens for another lease"
         );
     }
-    println!("what cryptography and pyhpke sealed opens");
+    let read = |name: &str| fs::read_to_string(directory.join(name));
+    let fernet = FernetKey::parse(&read("theirs-fernet.key")?)?.open(&read("theirs-fernet.token")?)?;
+    ensure!(fernet.as_slice() == SECRET, "cryptography's Fernet token holds something else");
+    println!("what cryptography and pyhpke sealed opens, Fernet tokens too");
     Ok(())
 }

@@ -1,7 +1,7 @@
 """Judge sealed boxes, key files and bundles with PyPI cryptography, pyhpke and pycryptodome, and make boxes of their own.
 
 Argument: a directory that `tests/oracle/seal.rs make` filled. What pond sealed must open with both libraries, and with
-another context or key it must not. What they seal goes into the directory, for the same program's `open`.
+another context or key it must not. What they seal, a Fernet token among it, goes into the directory, for the same program's `open`.
 """
 
 import base64
@@ -11,6 +11,7 @@ import struct
 import sys
 
 from Crypto.Cipher import ChaCha20_Poly1305
+from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -98,6 +99,9 @@ def main(directory):
         sys.exit("pycryptodome accepts a bundle that was cut")
     except ValueError:
         pass
+    fernet_key = Fernet.generate_key()
+    (directory / "theirs-fernet.key").write_bytes(fernet_key)
+    (directory / "theirs-fernet.token").write_bytes(Fernet(fernet_key).encrypt(secret))
     print(f"{' and '.join(LIBRARIES)} open what pond sealed; pycryptodome reads its bundle")
 
 

@@ -82,6 +82,10 @@ named_enum! {
         CompanionsUnsupported => "companions_unsupported",
         HealthcheckInvalid => "healthcheck_invalid",
         NotOverApi => "not_over_api",
+        FernetKeyInvalid => "fernet_key_invalid",
+        FernetTokenMalformed => "fernet_token_malformed",
+        FernetTokenUnopened => "fernet_token_unopened",
+        SecretInvalid => "secret_invalid",
     }
 }
 

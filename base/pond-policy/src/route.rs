@@ -131,8 +131,8 @@ impl fmt::Display for Need {
 /// granted: `byo` without a tenant, and `any`, which is asked for and never had. Nor does an addition name a pool or tenant.
 pub fn granted(tier: Tier, tenant: Option<&Project>, extra: &[Tag]) -> Option<Vec<Tag>> {
     let pool = match (tier, tenant) {
-        (Tier::Trusted, _) | (Tier::Byo, Some(_)) => Tag::pool(tier),
-        (Tier::Byo, None) | (Tier::Any, _) => return None,
+        (Tier::Trusted, None) | (Tier::Byo, Some(_)) => Tag::pool(tier),
+        (Tier::Trusted, Some(_)) | (Tier::Byo, None) | (Tier::Any, _) => return None,
     };
     refuse_reserved(extra).ok()?;
     let tenant = tenant.map(Tag::tenant);

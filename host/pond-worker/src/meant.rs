@@ -5,7 +5,7 @@ use pond_policy::name::{Name, Project};
 use pond_policy::node::Node;
 use pond_policy::path::Path;
 use pond_policy::refusal::{Refusal, Refusals};
-use pond_policy::run::{Executor, Program, executor};
+use pond_policy::run::{Executor, executor};
 use pond_policy::sandbox::{SandboxPolicy, resolve_at};
 use pond_policy::settings::Settings;
 use pond_seal::Digest;
@@ -20,8 +20,6 @@ pub enum MeantFault {
     Unconfined,
     #[error("{0:?} is no tenant")]
     Tenant(String),
-    #[error("{0} is no agent this worker knows")]
-    Agent(String),
     #[error("writing the policy down")]
     Write(#[source] serde_json::Error),
     #[error("the sandbox that was offered is not what its block means on this worker")]
@@ -36,7 +34,6 @@ impl MeantFault {
             Self::Refused(_) => "executor_refused",
             Self::Unconfined => "unconfined_refused",
             Self::Tenant(_) => "tenant_malformed",
-            Self::Agent(_) => "agent_unknown",
             Self::Write(_) => "policy_encoding",
             Self::Policy => "policy_mismatch",
         }
@@ -78,11 +75,7 @@ pub fn understand(
     if Digest::of(&canonical) != offered {
         return Err(MeantFault::Policy);
     }
-    let unknown = || match &executor.program {
-        Program::Agent(name) => MeantFault::Agent(name.to_string()),
-        Program::Command(argv) => MeantFault::Agent(argv.join(" ")),
-    };
-    let argv = executor.program.argv().ok_or_else(unknown)?;
+    let argv = executor.program.argv();
     Ok(Meant { executor, policy, argv })
 }
 
@@ -137,7 +130,7 @@ mod tests {
         assert_eq!(code(open, digest("10s"), &Settings::default()), Some("unconfined_refused"));
         assert_eq!(code("{}", digest("10s"), &required), Some("executor_refused"));
         let agent = STAGE.replace(r#""command":["true"]"#, r#""agent":"nobody""#);
-        assert_eq!(code(&agent, digest("10s"), &Settings::default()), Some("agent_unknown"));
+        assert_eq!(code(&agent, digest("10s"), &Settings::default()), Some("executor_refused"));
         let known = STAGE.replace(r#""command":["true"]"#, r#""agent":"claude-code""#);
         let meant = understand(&known, "acme", digest("10s"), &Settings::default()).unwrap();
         assert_eq!(meant.argv, ["claude"]);

@@ -9,6 +9,7 @@ pub(crate) mod egress;
 pub(crate) mod explain;
 pub(crate) mod fetch;
 mod follow;
+mod import;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod project;
@@ -24,12 +25,16 @@ mod typed;
 pub(crate) mod worker;
 
 use jiff::Timestamp;
+use pond_policy::name::Name;
+use pond_policy::quote::quote;
+use pond_policy::refusal::Code;
 use pond_wire::api::{Millis, RunState, RunView, StageState};
 use pond_wire::orch::Id;
 
 use crate::client::fault::ClientFault;
 use crate::client::server::{Call, Server};
 use crate::client::target::Target;
+use crate::failure::known;
 use crate::runs;
 
 pub(crate) async fn view(server: &Server, run: &str) -> Result<RunView, ClientFault> {
@@ -68,6 +73,17 @@ const fn state_of_stage(state: StageState) -> &'static str {
         StageState::Failed => "failed",
         StageState::Cancelled => "cancelled",
         StageState::Refused => "refused",
+    }
+}
+
+/// A name that goes into a path, where an empty one would ask for something else.
+fn named(text: &str, field: &str) -> anyhow::Result<()> {
+    match Name::parse(text) {
+        Some(_) => Ok(()),
+        None => {
+            let rule = Name::form(Code::NameInvalid).rule;
+            Err(known(Code::NameInvalid.name(), format!("{field}: {} is not {rule}", quote(text))))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use http::Method;
 use pond_wire::api::{ProjectView, Projects};
 
-use super::moment;
+use super::{moment, named};
 use crate::client::body::Content;
 use crate::client::server::Call;
 use crate::client::target::Target;
@@ -37,6 +37,7 @@ pub(crate) enum Project {
 pub(crate) fn main(command: &Project) -> ExitCode {
     match command {
         Project::Create { name, json, server } => client::ask(server, *json, async |server| {
+            named(name, "NAME")?;
             let target = Target::new(&["projects", name]);
             server.done(Call::new(Method::PUT, target, Content::Nothing)).await?;
             if *json {

@@ -6,7 +6,8 @@ use clap::Subcommand;
 use http::Method;
 use pond_wire::api::{CredentialView, Credentials, Hidden, Rotated, SetCredential};
 
-use super::{age, typed};
+use super::import::{self, ImportArgs};
+use super::{age, named, typed};
 use crate::client::body::Content;
 use crate::client::server::{Call, Server};
 use crate::client::target::Target;
@@ -28,9 +29,10 @@ pub(crate) enum Secret {
         #[command(flatten)]
         server: ServerArgs,
     },
+    Import(ImportArgs),
     /// The names of secrets. Values are never shown.
     Ls {
-        /// Of this project.
+        /// Those of this project, and those for every project; without it all there are.
         #[arg(long, value_name = "P")]
         project: Option<String>,
         /// Print JSON.
@@ -66,10 +68,12 @@ pub(crate) fn main(command: &Secret) -> ExitCode {
         Secret::Set { name, project, json, server } => {
             client::ask(server, *json, async |server| set(server, name, project.as_deref(), *json).await)
         }
+        Secret::Import(args) => import::main(args),
         Secret::Ls { project, json, server } => {
             client::ask(server, *json, async |server| ls(server, project.as_deref(), *json).await)
         }
         Secret::Rm { name, project, json, server } => client::ask(server, *json, async |server| {
+            named(name, "NAME")?;
             let target = Target::new(&["credentials", name]).maybe("project", project.as_deref());
             server.done(Call::new(Method::DELETE, target, Content::Nothing)).await?;
             Ok(said(name, project.as_deref(), "removed", *json))
@@ -81,20 +85,30 @@ pub(crate) fn main(command: &Secret) -> ExitCode {
 }
 
 async fn set(server: &Server, name: &str, project: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
+    named(name, "NAME")?;
     let value = typed::secret(&format!("value of {}", output::plain(name)))?;
-    let body = Content::json(&SetCredential { value: Hidden::new(value.as_str().to_owned()) })?;
-    let target = Target::new(&["credentials", name]).maybe("project", project);
-    server.done(Call::new(Method::PUT, target, body)).await?;
+    server.done(put(name, project, &value)?).await?;
     Ok(said(name, project, "stored", json))
+}
+
+/// The one call that takes a value; none gives one back.
+pub(super) fn put(name: &str, project: Option<&str>, value: &str) -> anyhow::Result<Call> {
+    let body = Content::json(&SetCredential { value: Hidden::new(value.to_owned()) })?;
+    let target = Target::new(&["credentials", name]).maybe("project", project);
+    Ok(Call::new(Method::PUT, target, body))
 }
 
 fn said(name: &str, project: Option<&str>, what: &str, json: bool) -> ExitCode {
     if json {
         return output::json(&serde_json::json!({ "name": name, "project": project, "done": what }));
     }
+    output::lines(&sentence(name, project, what))
+}
+
+pub(super) fn sentence(name: &str, project: Option<&str>, what: &str) -> String {
     let whose =
         project.map_or_else(|| "for every project".to_owned(), |project| format!("for project {project}"));
-    output::lines(&output::plain(&format!("{name} is {what} {whose}")))
+    output::plain(&format!("{name} is {what} {whose}"))
 }
 
 async fn ls(server: &Server, project: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {

@@ -66,10 +66,11 @@ struct Submitted<'a> {
     warnings: &'a [Warning],
 }
 
+/// What `pond show --json` has at the end, with what only the submission knows. Run and source are in the view.
 #[derive(Debug, Serialize)]
 struct Followed<'a> {
-    #[serde(flatten)]
-    submitted: Submitted<'a>,
+    input_sha256: Option<&'a str>,
+    warnings: &'a [Warning],
     exit_code: u8,
     #[serde(flatten)]
     view: &'a RunView,
@@ -171,7 +172,8 @@ async fn watch(server: &Arc<Server>, submitted: Submitted<'_>, json: bool) -> an
     };
     let exit_code = statement::code(server, &view).await?;
     if json {
-        output::json(&Followed { submitted, exit_code, view: &view });
+        let Submitted { input_sha256, warnings, .. } = submitted;
+        output::json(&Followed { input_sha256, warnings, exit_code, view: &view });
     } else {
         output::say(&summary(&view));
     }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::output;
 
 /// The most a credential may have.
-const MOST_BYTES: usize = 64 << 10;
+pub(super) const MOST_BYTES: usize = 64 << 10;
 
 /// What is piped in, or typed at a prompt; without the end of its line.
 pub(super) fn secret(prompt: &str) -> anyhow::Result<Zeroizing<String>> {

@@ -11,6 +11,7 @@ use crate::client::body::Content;
 use crate::client::server::{Call, Server};
 use crate::client::target::Target;
 use crate::client::{self, ServerArgs};
+use crate::failure::Failure;
 use crate::output;
 
 #[derive(Debug, Subcommand)]
@@ -87,6 +88,10 @@ async fn token(server: &Server, args: &TokenArgs) -> anyhow::Result<ExitCode> {
         TierArg::Trusted => Tier::Trusted,
         TierArg::Byo => Tier::Byo,
     };
+    if args.tier == TierArg::Trusted && args.tenant.is_some() {
+        let words = "--tenant: a trusted worker serves every project; for one that serves a single project give --tier byo too";
+        return Err(Failure::Usage.because(words));
+    }
     let tenant = super::id(args.tenant.as_deref(), "--tenant")?;
     let new = NewJoinToken { tier, tenant, ttl_seconds: args.ttl.saturating_mul(60) };
     let target = Target::new(&["workers", "tokens"]);

@@ -13,7 +13,7 @@ mod template;
 pub use agent::Agent;
 pub use dummy::{DUMMY_ENTROPY, dummy_key};
 pub use proxy::proxy_environment;
-pub use template::{MODEL_KEY, TemplateFault, Values, fill};
+pub use template::{MODEL_KEY, TemplateFault, Values, check, fill};
 
 use crate::model::Api;
 

@@ -12,11 +12,15 @@ fn no_secret(_: &str) -> Option<String> {
 
 #[test]
 fn templates_are_filled_once_and_unknown_names_are_faults() {
-    let secret = |name: &str| (name == "TOKEN").then(|| "{{MODEL}}".to_owned());
+    let secret =
+        |name: &str| ["TOKEN", "npm-token", "v1.2_x", "9"].contains(&name).then(|| "{{MODEL}}".to_owned());
     let values = values(&secret);
     for (text, expected) in [
         ("a {{MODEL}} b {{BROKER_URL}}/v1 {{SECRET:MODEL_KEY}}", "a m-1 b http://127.0.0.1:8377/v1 sk-dummy"),
         ("{{SECRET:TOKEN}}", "{{MODEL}}"),
+        ("{{SECRET:npm-token}}{{SECRET:v1.2_x}}{{{{SECRET:9}}}}", "{{MODEL}}{{MODEL}}{{{{MODEL}}}}"),
+        ("{{{SECRET:TOKEN}}}", "{{{MODEL}}}"),
+        ("{{ SECRET:a b }} {{secret:x}} {{{Theirs}}}", "{{ SECRET:a b }} {{secret:x}} {{{Theirs}}}"),
         ("{{ jinja }} {{lower}} {{{{MODEL}}}}", "{{ jinja }} {{lower}} {{m-1}}"),
         ("{{MODEL", "{{MODEL"),
         ("", ""),
@@ -25,6 +29,21 @@ fn templates_are_filled_once_and_unknown_names_are_faults() {
     }
     assert_eq!(fill("{{MODLE}}", &values), Err(TemplateFault::Unknown("\"MODLE\"".into())));
     assert_eq!(fill("{{SECRET:OTHER}}", &values), Err(TemplateFault::NoSecret("\"OTHER\"".into())));
+    for (text, name) in [
+        ("{{SECRET:}}", ""),
+        ("a {{SECRET:a b}}", "a b"),
+        ("{{SECRET: TOKEN}}", " TOKEN"),
+        ("{{{SECRET:-x}}}", "-x"),
+        ("{{SECRET:{{MODEL}}}}", "{{MODEL"),
+        ("{{SECRET:TOKEN", "TOKEN"),
+        ("{{SECRET:TOKEN} }", "TOKEN} }"),
+    ] {
+        let fault = TemplateFault::SecretName(format!("\"{name}\""));
+        assert_eq!(fill(text, &values), Err(fault.clone()), "{text}");
+        assert_eq!(check(text), Err(fault), "{text}");
+    }
+    assert_eq!(check("{{MODLE}}"), Err(TemplateFault::Unknown("\"MODLE\"".into())));
+    assert_eq!(check("{{SECRET:nobody-knows}} {{MODEL}} {{ theirs }}"), Ok(()));
     assert!(!format!("{values:?}").contains("dummy"));
 }
 

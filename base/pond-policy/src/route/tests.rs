@@ -109,6 +109,7 @@ fn tags_come_from_the_control_plane() {
     assert_eq!(granted(Tier::Trusted, None, &gpu), Some(tags(&["pool:trusted", "gpu"])));
     assert_eq!(granted(Tier::Byo, Some(&acme), &[]), Some(tags(&["pool:byo", "tenant:acme"])));
     assert_eq!(granted(Tier::Byo, None, &gpu), None);
+    assert_eq!(granted(Tier::Trusted, Some(&acme), &gpu), None);
     assert_eq!(granted(Tier::Any, Some(&acme), &gpu), None);
     assert_eq!(granted(Tier::Byo, Some(&acme), &tags(&["tenant:other"])), None);
     assert_eq!(refuse_reserved(&gpu), Ok(()));

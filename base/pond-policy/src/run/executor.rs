@@ -6,9 +6,11 @@ use crate::block::SANDBOX_SHAPE;
 use crate::command;
 use crate::dispatch::{self, Dispatch};
 use crate::duration::Timeout;
+use crate::harness::{self, Agent};
 use crate::image::Image;
-use crate::name::{Name, Project};
+use crate::name::Project;
 use crate::profile::{Commands, Network, Profile};
+use crate::quote::quote;
 use crate::refusal::{Code, Refusal, Refusals};
 use crate::sandbox::check_timeout;
 use crate::settings::Settings;
@@ -31,7 +33,7 @@ const COMMAND: Field = Field {
 const AGENT: Field = Field {
     name: "agent",
     need: Need::Optional,
-    kind: Kind::Text(Name::form(Code::NameInvalid)),
+    kind: Kind::Choice { names: Agent::NAMES, code: Code::UnknownAgent },
     doc: "A known agent. Exactly one of command and agent.",
 };
 const MODEL: Field = Field {
@@ -140,7 +142,7 @@ pub(super) fn judge(
     let kind = object.item(&KIND).and_then(|item| item.choice(ExecutorKind::from_name, refusals));
     let program = read_program(object, refusals);
     let model = object.item(&MODEL).and_then(|item| item.text(refusals)).map(str::to_owned);
-    let harness_files = read_map(object, &HARNESS_FILES, refusals);
+    let harness_files = read_harness(object, refusals);
     let env = read_map(object, &ENV, refusals);
     let artifacts = object.item(&ARTIFACTS).map(|item| read_list(item, refusals)).unwrap_or_default();
     let timeout = object.item(&TIMEOUT).and_then(|item| item.quantity(Timeout::parse, refusals));
@@ -154,8 +156,8 @@ pub(super) fn judge(
 }
 
 fn read_program(object: &Object<'_>, refusals: &mut Refusals) -> Option<Program> {
-    let command = object.item(&COMMAND).map(|item| read_list(item, refusals)).map(Program::Command);
-    let agent = object.item(&AGENT).map(|item| item.parsed(Name::parse, refusals).map(Program::Agent));
+    let command = object.item(&COMMAND).map(|item| read_command(item, refusals)).map(Program::Command);
+    let agent = object.item(&AGENT).map(|item| item.choice(Agent::from_name, refusals).map(Program::Agent));
     match (command, agent) {
         (Some(command), None) => Some(command),
         (None, Some(agent)) => agent,
@@ -170,6 +172,32 @@ fn read_program(object: &Object<'_>, refusals: &mut Refusals) -> Option<Program>
             None
         }
     }
+}
+
+fn read_command(item: &Item<'_>, refusals: &mut Refusals) -> Vec<String> {
+    let argv = read_list(item, refusals);
+    if argv.first().is_some_and(String::is_empty) {
+        refusals.refuse(Code::CommandInvalid, &item.path().index(0), "the program has no name");
+    }
+    argv
+}
+
+/// Files that can be filled in and made: what their texts name is checked here, and whether it is there where they are made.
+fn read_harness(object: &Object<'_>, refusals: &mut Refusals) -> Vec<(String, String)> {
+    let entries = object.item(&HARNESS_FILES).and_then(|item| item.map(refusals)).unwrap_or_default();
+    let mut files = Vec::new();
+    for (path, item) in &entries {
+        let Some(text) = item.text(refusals) else { continue };
+        if let Err(fault) = harness::check(text) {
+            refusals.refuse(Code::HarnessInvalid, item.path(), fault.to_string());
+        }
+        if let Some((file, _)) = entries.iter().find(|(other, _)| is_below(path, other)) {
+            let message = format!("{} is a file, and nothing can lie in it", quote(file));
+            refusals.refuse(Code::PathInvalid, item.path(), message);
+        }
+        files.push(((*path).to_owned(), text.to_owned()));
+    }
+    files
 }
 
 fn read_sandbox(
@@ -246,6 +274,10 @@ fn is_env_name(text: &str) -> bool {
 fn is_model(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'/' | b'@' | b'-');
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.bytes().all(plain)
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// A path that stays below the directory it is resolved in, as far as its text can say.

@@ -113,16 +113,16 @@ pub struct Executor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     Command(Vec<String>),
-    Agent(Name),
+    Agent(Agent),
 }
 
 impl Program {
-    /// The words that are executed; nothing for an agent that is not known here.
+    /// The words that are executed.
     #[must_use]
-    pub fn argv(&self) -> Option<Vec<String>> {
+    pub fn argv(&self) -> Vec<String> {
         match self {
-            Self::Command(argv) => Some(argv.clone()),
-            Self::Agent(name) => Some(vec![Agent::from_name(name.as_str())?.program().to_owned()]),
+            Self::Command(argv) => argv.clone(),
+            Self::Agent(agent) => vec![agent.program().to_owned()],
         }
     }
 }

@@ -46,7 +46,7 @@ fn a_full_document_is_read() {
         "budgets": {"wall_clock": "2h", "max_cost_cents": 500, "max_output_bytes": "64m"},
         "stages": [
             {"name": "edit", "executor": {
-                "kind": "swarm", "agent": "claude", "model": "some-model-1",
+                "kind": "swarm", "agent": "claude-code", "model": "some-model-1",
                 "harness_files": {".config/agent.json": "{\"model\": \"{{MODEL}}\"}"},
                 "env": {"CI": "1"}, "artifacts": ["edit_result.json"], "timeout": "30m",
                 "sandbox": {"profile": "harness", "tier": "byo", "allow_hosts": ["git.acme.com"]}}},
@@ -66,7 +66,7 @@ fn a_full_document_is_read() {
     };
     assert_eq!(run.budgets, budgets);
     let [edit, test, local] = &run.stages[..] else { panic!("three stages") };
-    assert_eq!(edit.executor.program, Program::Agent(Name::parse("claude").unwrap()));
+    assert_eq!(edit.executor.program, Program::Agent(Agent::ClaudeCode));
     assert_eq!(edit.executor.harness_files[0].0, ".config/agent.json");
     assert_eq!(edit.executor.env, [("CI".to_owned(), "1".to_owned())]);
     assert_eq!(edit.executor.artifacts, ["edit_result.json"]);
@@ -111,6 +111,7 @@ fn every_fault_has_its_place() {
             "stage_duplicate stages[2].name",
             "command_conflict stages[2].executor.command",
             "too_few stages[2].executor.command",
+            "unknown_agent stages[2].executor.agent",
             "env_invalid stages[2].executor.env.1X",
             "wrong_type stages[2].executor.env.OK",
             "path_invalid stages[2].executor.artifacts[0]",
@@ -167,7 +168,7 @@ fn a_sealed_stage_runs_listed_commands_for_a_minute() {
         refused(&sealed(node!(["pytest"]), node!("61s"))),
         ["timeout_invalid stages[0].executor.timeout"]
     );
-    let agent = node!({"kind": "swarm", "agent": "claude", "model": "m", "sandbox": {"profile": "sealed"}});
+    let agent = node!({"kind": "swarm", "agent": "codex", "model": "m", "sandbox": {"profile": "sealed"}});
     assert_eq!(
         refused(&with_executor(agent)),
         ["command_not_allowed stages[0].executor.agent", "rule_without_effect stages[0].executor.model"]
@@ -207,6 +208,41 @@ fn paths_stay_inside() {
             "{path:?}"
         );
     }
+}
+
+#[test]
+fn what_a_harness_file_names_is_judged_before_anything_runs() {
+    let with_file = |text: &str| {
+        let files = Node::Map(vec![(".npmrc".into(), node!(text))]);
+        with_executor(Node::Map(vec![
+            ("kind".into(), node!("swarm")),
+            ("command".into(), node!(["true"])),
+            ("harness_files".into(), files),
+            ("sandbox".into(), node!({"profile": "review"})),
+        ]))
+    };
+    for good in
+        ["{{SECRET:npm.token-1}} {{MODEL}} {{BROKER_URL}}", "{{ theirs }} {{theirs}} ${{ secrets.A }}", "{{"]
+    {
+        assert_eq!(preflighted(&with_file(good)).map(|run| run.stages.len()), Ok(1), "{good}");
+    }
+    for bad in ["{{SECRET:npm token}}", "{{SECRET:}}", "{{SECRET:NPM", "{{MODLE}}", "{{TOKEN:NPM}}"] {
+        let fault = "harness_invalid stages[0].executor.harness_files[\".npmrc\"]";
+        assert_eq!(refused(&with_file(bad)), [fault], "{bad}");
+    }
+}
+
+#[test]
+fn what_no_worker_could_start_is_a_fault() {
+    let nobody = node!({"kind": "swarm", "agent": "claude", "sandbox": {"profile": "harness"}});
+    let refusals = preflighted(&with_executor(nobody)).unwrap_err();
+    assert_eq!(faults(&refusals), ["unknown_agent stages[0].executor.agent"]);
+    assert_eq!(refusals.into_list().remove(0).allowed, Agent::NAMES);
+    let unnamed = node!({"kind": "swarm", "command": ["", "a"], "sandbox": {"profile": "harness"}});
+    assert_eq!(refused(&with_executor(unnamed)), ["command_invalid stages[0].executor.command[0]"]);
+    let inside = node!({"kind": "swarm", "command": ["true", ""], "sandbox": {"profile": "harness"},
+        "harness_files": {"a/b/c": "", "a-b": "", "a": "", "ab": ""}});
+    assert_eq!(refused(&with_executor(inside)), ["path_invalid stages[0].executor.harness_files[\"a/b/c\"]"]);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct Problem {
     pub code: ProblemCode,
     /// What happened this time.
     pub detail: String,
-    /// Everything that is wrong with a document; empty for other problems.
+    /// Everything that is wrong with a document, or with a field of another body; empty for other problems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
 }

@@ -145,7 +145,11 @@ fn size_and_encoding_are_checked_first() {
     large.extend(b"{}");
     assert_eq!(decode(&large), Ok(map(&[])));
     large.push(b' ');
-    assert_eq!(fault(decode(&large)).0, "document_too_large .");
+    let (found, message) = fault(decode(&large));
+    assert_eq!(
+        (found.as_str(), message.as_str()),
+        ("document_too_large .", "the document has more than 1048576 bytes")
+    );
     assert_eq!(fault(decode(b"\xef\xbb\xbf{}")).0, "document_invalid .");
     let (_, message) = fault(decode(b"{\"a\":\n\"\xff\"}"));
     assert_eq!(message, "line 2, byte 7: not UTF-8; save the document as UTF-8");

@@ -94,10 +94,7 @@ impl Call {
     }
 
     pub(super) async fn json<T: DeserializeOwned>(&self, body: Body) -> Result<T, Refused> {
-        let bytes = self.body(body).await?;
-        serde_json::from_slice(&bytes).map_err(|fault| {
-            Refused::new(ProblemCode::Malformed, format!("the body is not what this call takes: {fault}"))
-        })
+        object(&self.body(body).await?)
     }
 
     /// Refuses a body of another type than this call takes, and one that is packed.
@@ -123,6 +120,17 @@ impl Call {
         let number = value.to_str().ok().and_then(|text| text.parse::<u64>().ok());
         number.map(Some).ok_or_else(|| Refused::new(ProblemCode::Malformed, "a length that is no number"))
     }
+}
+
+/// A body of named fields. The types would also take a list of their fields in order, which is nothing anybody was promised.
+pub(super) fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+    let malformed = |why: String| {
+        Refused::new(ProblemCode::Malformed, format!("the body is not what this call takes: {why}"))
+    };
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(malformed("it is a list; send an object".to_owned()));
+    }
+    serde_json::from_slice(bytes).map_err(|fault| malformed(fault.to_string()))
 }
 
 pub(super) fn too_large(most: usize) -> Refused {

@@ -3,7 +3,8 @@
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{Response as HttpResponse, StatusCode};
 use axum::response::{IntoResponse, Response};
-use pond_wire::api::{PROBLEM_TYPE, Problem, ProblemCode};
+use pond_policy::name::Project;
+use pond_wire::api::{self, PROBLEM_TYPE, Problem, ProblemCode};
 
 use crate::store::{CredentialFault, Fault, ProjectFault, TreeFault, WorkerFault};
 
@@ -35,6 +36,22 @@ impl Refused {
 
     pub(crate) fn parameter(detail: impl Into<String>) -> Self {
         Self::new(ProblemCode::ParameterInvalid, detail)
+    }
+
+    /// What is wrong with one field of the request, and what it may be where that is a list.
+    pub(crate) fn field(code: ProblemCode, path: &str, message: impl Into<String>, allowed: &[&str]) -> Self {
+        let message = message.into();
+        let fault = api::Fault {
+            code: code.name().to_owned(),
+            path: path.to_owned(),
+            message: message.clone(),
+            allowed: allowed.iter().map(|&one| one.to_owned()).collect(),
+        };
+        Self::of(Problem { faults: vec![fault], ..Problem::new(code, format!("{path}: {message}")) })
+    }
+
+    pub(crate) fn project_unknown(path: &str, project: &Project) -> Self {
+        Self::field(ProblemCode::ProjectUnknown, path, format!("there is no project {project}"), &[])
     }
 
     /// Something inside failed.

@@ -13,7 +13,7 @@ use pond_wire::api::{self, ENVELOPE_TYPE, ProblemCode};
 use pond_wire::decode::decode;
 use serde::Deserialize;
 
-use super::call::{Call, created, millis, ok};
+use super::call::{Call, created, millis, object, ok};
 use super::problem::Refused;
 use crate::store::{
     Asked, BundleId, Idempotency, Outcome, ResultView, RunId, RunState, RunSummary, RunView, StageView,
@@ -48,6 +48,8 @@ impl Which {
 pub(super) async fn preflight(call: &Call, body: Body) -> Result<Response, Refused> {
     let bytes = call.body(body).await?;
     let run = judge(call, &bytes)?;
+    let unknown = || Refused::project_unknown("project", &run.project);
+    call.store().project(&run.project).await?.ok_or_else(unknown)?;
     Ok(ok(&api::Accepted::from(&run)))
 }
 
@@ -62,9 +64,7 @@ fn judge(call: &Call, document: &[u8]) -> Result<Run, Refused> {
 
 pub(super) async fn submit(call: &Call, body: Body) -> Result<Response, Refused> {
     let bytes = call.body(body).await?;
-    let body: api::Submit = serde_json::from_slice(&bytes).map_err(|fault| {
-        Refused::new(ProblemCode::Malformed, format!("the body is not what this call takes: {fault}"))
-    })?;
+    let body: api::Submit = object(&bytes)?;
     if body.retries > MOST_RETRIES {
         return Err(Refused::new(ProblemCode::Malformed, format!("retries: at most {MOST_RETRIES}")));
     }
@@ -114,9 +114,7 @@ fn fingerprint(document: &[u8], retries: u32, input: Option<Digest>) -> Digest {
 fn refused(fault: SubmitFault) -> Refused {
     match fault {
         SubmitFault::Store(fault) => fault.into(),
-        SubmitFault::UnknownProject(project) => {
-            Refused::new(ProblemCode::ProjectUnknown, format!("there is no project {project}"))
-        }
+        SubmitFault::UnknownProject(project) => Refused::project_unknown("project", &project),
         SubmitFault::UnknownSource(_) => {
             Refused::new(ProblemCode::SourceUnknown, "no such source of this project")
         }
@@ -182,13 +180,7 @@ pub(super) async fn show(call: &Call) -> Result<Response, Refused> {
 pub(super) async fn cancel(call: &Call, body: Body) -> Result<Response, Refused> {
     let run = call.run().await?;
     let bytes = call.body(body).await?;
-    let body: api::Cancel = if bytes.is_empty() {
-        api::Cancel::default()
-    } else {
-        serde_json::from_slice(&bytes).map_err(|fault| {
-            Refused::new(ProblemCode::Malformed, format!("not what this call takes: {fault}"))
-        })?
-    };
+    let body: api::Cancel = if bytes.is_empty() { api::Cancel::default() } else { object(&bytes)? };
     let reason = body.reason.unwrap_or_else(|| "cancelled by a user".to_owned());
     if reason.chars().count() > MOST_REASON || reason.contains('\0') {
         let detail = format!("reason: at most {MOST_REASON} characters, none of them NUL");

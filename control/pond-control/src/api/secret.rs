@@ -12,7 +12,7 @@ use pond_wire::api::{self, ProblemCode};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::call::{Call, gone, millis, ok};
+use super::call::{Call, gone, millis, object, ok};
 use super::problem::Refused;
 use super::run::named;
 use crate::plane::Plane;
@@ -52,7 +52,7 @@ pub(super) async fn set(call: &Call, body: Body) -> Result<Response, Refused> {
     let bytes = Zeroizing::new(call.body(body).await?);
     // What was wrong with the body is not repeated: it holds a secret.
     let malformed = || Refused::new(ProblemCode::Malformed, "the body is not {\"value\": \"…\"}");
-    let body: api::SetCredential = serde_json::from_slice(&bytes).map_err(|_| malformed())?;
+    let body: api::SetCredential = object(&bytes).map_err(|_| malformed())?;
     let value = Zeroizing::new(body.value.into_inner());
     if !(1..=MOST_VALUE).contains(&value.len()) {
         return Err(Refused::new(ProblemCode::Malformed, format!("a value has 1 to {MOST_VALUE} bytes")));

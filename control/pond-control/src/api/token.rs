@@ -29,6 +29,10 @@ pub(super) async fn issue(call: &Call, body: Body) -> Result<Response, Refused> 
     if call.caller.project().is_some_and(|own| project.as_ref() != Some(own)) {
         return refuse("a token for one project hands out tokens for that project only");
     }
+    if let Some(project) = &project {
+        let unknown = || Refused::project_unknown("project", project);
+        call.store().project(project).await?.ok_or_else(unknown)?;
+    }
     let kind = match body.kind {
         api::TokenKind::Api if scopes.is_empty() => {
             return refuse("a token without a scope is good for nothing");

@@ -26,9 +26,20 @@ pub(super) async fn token(call: &Call, body: Body) -> Result<Response, Refused> 
         return Err(Refused::new(ProblemCode::Malformed, format!("ttl_seconds: 1 to {MOST_LIFE_SECONDS}")));
     }
     let tenant = body.tenant.as_ref().and_then(|name| Name::parse(name.as_str())).map(Project::from);
-    if let Some(tenant) = &tenant {
-        let unknown = || Refused::new(ProblemCode::ProjectUnknown, format!("there is no project {tenant}"));
-        call.store().project(tenant).await?.ok_or_else(unknown)?;
+    match (body.tier, &tenant) {
+        (api::Tier::Trusted, Some(_)) => {
+            let message = "a trusted worker serves every project; one of a single project is of the tier byo";
+            return Err(Refused::field(ProblemCode::GrantRefused, "tier", message, &["byo"]));
+        }
+        (api::Tier::Byo, None) => {
+            let message = "a byo worker serves one project: name it";
+            return Err(Refused::field(ProblemCode::GrantRefused, "tenant", message, &[]));
+        }
+        (api::Tier::Trusted, None) => {}
+        (api::Tier::Byo, Some(tenant)) => {
+            let unknown = || Refused::project_unknown("tenant", tenant);
+            call.store().project(tenant).await?.ok_or_else(unknown)?;
+        }
     }
     let token = JoinToken::issue(&call.plane().key.public()).map_err(|fault| Refused::internal(&fault))?;
     let now = call.now();

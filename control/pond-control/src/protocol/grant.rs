@@ -61,8 +61,6 @@ pub(super) enum Withheld {
     OtherStage,
     #[error("the operator demands more than when the stage was queued: {0}")]
     Demanding(Mismatch),
-    #[error("the stage's agent is not known")]
-    Agent,
     #[error("a file of the stage: {0}")]
     Template(TemplateFault),
     #[error("writing what the sandbox block means")]
@@ -211,7 +209,7 @@ fn resolved(executor: &Executor, settings: &Settings) -> Result<SandboxPolicy, W
 
 /// As a statement names it: the words as a JSON list.
 fn command(executor: &Executor) -> Result<Digest, Withheld> {
-    let argv = executor.program.argv().ok_or(Withheld::Agent)?;
+    let argv = executor.program.argv();
     Ok(Digest::of(&serde_json::to_vec(&argv).map_err(Withheld::Encode)?))
 }
 

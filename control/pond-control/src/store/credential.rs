@@ -89,12 +89,21 @@ impl Store {
         Ok(removed)
     }
 
-    /// Names, never values: everybody's and, if one is named, a project's own.
+    /// Names, never values: a project's own and everybody's; without a project all there are.
     pub async fn credentials(&self, project: Option<&Project>) -> Result<Vec<Credential>, Fault> {
         let mut tx = self.engine.read().await?;
-        let sql = "SELECT project, name, kid, changed_at FROM credential WHERE project = $1 OR project = ''
-                   ORDER BY project, name";
-        let rows = tx.rows(sql, args![tenant(project)]).await?;
+        let rows = match project {
+            Some(project) => {
+                let sql =
+                    "SELECT project, name, kid, changed_at FROM credential WHERE project = $1 OR project = ''
+                           ORDER BY project, name";
+                tx.rows(sql, args![project.as_str()]).await?
+            }
+            None => {
+                let sql = "SELECT project, name, kid, changed_at FROM credential ORDER BY project, name";
+                tx.rows(sql, args![]).await?
+            }
+        };
         rows.iter().map(Credential::read).collect()
     }
 

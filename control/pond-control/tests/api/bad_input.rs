@@ -106,3 +106,49 @@ pub(crate) fn oversized_and_mistyped_bodies_are_refused(start: &dyn Fn(Set) -> W
     let reply = ask(world.address, "PUT", "/v1/credentials/KEY", &headers, secret);
     assert_eq!((reply.status, reply.text().contains("planted")), (400, false), "{reply:?}");
 }
+
+pub(crate) fn a_list_of_fields_is_no_body(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    let run = world.submit(&["a"]);
+    for (path, fields) in [
+        ("/v1/runs", json!([super::world::document("acme", &["a"]), null, 0])),
+        (&format!("/v1/runs/{run}/cancel"), json!(["enough"])),
+        ("/v1/tokens", json!(["api", ["runs:read"], null, null])),
+        ("/v1/workers/tokens", json!(["trusted", null, 60])),
+        ("/v1/credentials/KEY", json!(["v"])),
+        ("/v1/sandboxes", json!([{"sandbox": {"profile": "untrusted-code-internet"}}, "acme"])),
+    ] {
+        let method = if path.contains("credentials") { "PUT" } else { "POST" };
+        let reply = world.ask(method, path, Some(&fields));
+        assert_eq!((reply.status, reply.problem().as_str()), (400, "malformed"), "{path}");
+    }
+}
+
+pub(crate) fn a_grant_that_would_mean_nothing_names_its_field(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    for (body, code, path, allowed) in [
+        (
+            json!({"tier": "trusted", "tenant": "acme", "ttl_seconds": 1}),
+            "grant_refused",
+            "tier",
+            json!(["byo"]),
+        ),
+        (json!({"tier": "byo", "ttl_seconds": 1}), "grant_refused", "tenant", json!([])),
+        (
+            json!({"tier": "byo", "tenant": "nobodys", "ttl_seconds": 1}),
+            "project_unknown",
+            "tenant",
+            json!([]),
+        ),
+        (json!({"scopes": ["runs:read"], "project": "nobodys"}), "project_unknown", "project", json!([])),
+    ] {
+        let path_asked = if body.get("tier").is_some() { "/v1/workers/tokens" } else { "/v1/tokens" };
+        let reply = world.ask("POST", path_asked, Some(&body));
+        assert_eq!((reply.status, reply.problem().as_str()), (422, code), "{body}");
+        let fault = &reply.json()["faults"][0];
+        assert_eq!(
+            (&fault["code"], &fault["path"], &fault["allowed"]),
+            (&json!(code), &json!(path), &allowed)
+        );
+    }
+}

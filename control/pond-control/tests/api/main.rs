@@ -50,7 +50,12 @@ on_both! {
         a_project_s_token_sees_its_project_only,
         refused_calls_are_written_down_at_a_bounded_rate,
     ],
-    bad_input: [everything_that_fails_is_a_problem, oversized_and_mistyped_bodies_are_refused],
+    bad_input: [
+        everything_that_fails_is_a_problem,
+        oversized_and_mistyped_bodies_are_refused,
+        a_list_of_fields_is_no_body,
+        a_grant_that_would_mean_nothing_names_its_field,
+    ],
     document: [the_document_is_served_as_it_is_committed],
     runs: [
         a_run_is_judged_submitted_shown_and_cancelled,

@@ -27,6 +27,9 @@ pub(crate) fn a_run_is_judged_submitted_shown_and_cancelled(start: &dyn Fn(Set) 
     assert_eq!(resent.json()["faults"], refused["faults"], "a submission is judged like a preflight");
     let unknown = world.ask("POST", "/v1/runs", Some(&json!({"document": document("nobodys", &["a"])})));
     assert_eq!(unknown.problem(), "project_unknown");
+    let judged = world.ask("POST", "/v1/preflight", Some(&document("nobodys", &["a"])));
+    assert_eq!((judged.problem().as_str(), judged.json()), ("project_unknown", unknown.json()));
+    assert_eq!(judged.json()["faults"][0]["path"], "project");
     let yaml = "project: acme\nproject: acme\nstages: []\n";
     let twice = world.ask("POST", "/v1/runs", Some(&json!({"document": yaml}))).json();
     assert_eq!(twice["faults"][0]["code"], "duplicate_field");

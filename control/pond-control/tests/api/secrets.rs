@@ -26,6 +26,10 @@ pub(crate) fn a_value_goes_in_and_never_comes_out(start: &dyn Fn(Set) -> World) 
     let names: Vec<_> =
         listed.json()["credentials"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
     assert_eq!(names, [json!("SHARED"), json!("KEY")]);
+    let all = world.ask("GET", "/v1/credentials", None).json();
+    let of: Vec<_> =
+        all["credentials"].as_array().unwrap().iter().map(|one| one["project"].clone()).collect();
+    assert_eq!(of, [json!(null), json!("acme")], "without a project all there are");
     for path in ["/v1/credentials?project=acme", "/v1/audit", "/v1/projects", "/metrics"] {
         assert!(!world.ask("GET", path, None).text().contains(PLANTED), "{path}");
     }

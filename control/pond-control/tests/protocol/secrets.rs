@@ -11,7 +11,7 @@ use super::whole::{bundle, finished};
 use super::world::{World, clock, document, name, on_sqlite, project};
 
 fn with_secrets() -> String {
-    let files = "      model: claude\n      harness_files: {\".npmrc\": \"token={{SECRET:NPM}}\"}\n";
+    let files = "      model: claude\n      harness_files: {\".npmrc\": \"token={{SECRET:NPM}}\\nother={{SECRET:npm.token-2}}\"}\n";
     document("acme", files, "profile: untrusted-code-write")
 }
 
@@ -25,14 +25,16 @@ pub(crate) async fn secrets_are_released_to_the_holder_only(world: &mut World) {
     keep(world, None, "claude", b"everybody's").await;
     keep(world, Some("other"), "claude", b"another project's").await;
     keep(world, Some("other"), "NPM", b"another project's").await;
+    keep(world, None, "npm.token-2", b"in lower case").await;
     world.submit(&with_secrets()).await;
     let mut worker = world.worker().await;
     let mut other = world.worker().await;
     let offer = worker.poll().await.unwrap().unwrap();
-    assert_eq!(offer.credentials, ["NPM", "claude"]);
+    assert_eq!(offer.credentials, ["NPM", "claude", "npm.token-2"]);
     assert_eq!(worker.seal(&offer, "claude").await, Err("lease_unacknowledged".to_owned()));
     worker.acknowledge(&offer).await.unwrap();
     assert_eq!(worker.seal(&offer, "claude").await, Ok(Ok(b"everybody's".to_vec())));
+    assert_eq!(worker.seal(&offer, "npm.token-2").await, Ok(Ok(b"in lower case".to_vec())));
     keep(world, Some("acme"), "claude", b"its own").await;
     assert_eq!(worker.seal(&offer, "claude").await, Ok(Ok(b"its own".to_vec())));
     assert_eq!(worker.seal(&offer, "NPM").await, Ok(Err("credential_unknown".to_owned())));
@@ -40,7 +42,7 @@ pub(crate) async fn secrets_are_released_to_the_holder_only(world: &mut World) {
     assert_eq!(other.seal(&offer, "claude").await, Err("lease_stale".to_owned()));
     let audit = world.audit().await;
     let count = |action: &str| audit.iter().filter(|(written, _)| written == action).count();
-    assert_eq!((count("credential.released"), count("credential.refused")), (2, 2));
+    assert_eq!((count("credential.released"), count("credential.refused")), (3, 2));
 }
 
 pub(crate) async fn without_a_pinned_key_nothing_is_released(world: &mut World) {
