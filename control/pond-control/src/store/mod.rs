@@ -120,6 +120,7 @@ pub struct Store {
     heads: lately::Heads,
     known: lately::Workers,
     offers: lately::Offers,
+    watch: waiting::Watch,
     lines: together::Lines,
     /// Entries of the audit log that this process has signed for; it never signs for fewer.
     signed: Mutex<u64>,
@@ -139,6 +140,7 @@ impl Store {
             heads: lately::Heads::default(),
             known: lately::Workers::default(),
             offers: lately::Offers::default(),
+            watch: waiting::Watch::default(),
             lines: together::Lines::default(),
             signed: Mutex::default(),
         })
