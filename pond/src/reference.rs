@@ -83,7 +83,7 @@ const VARIABLES: [Variable; 19] = [
         "POND_UNMATCHED_TIME",
         "a time, 1s to 7d",
         "`1h`",
-        "how long a stage that no worker may take waits before it fails",
+        "how long a stage waits before it fails while no worker that may take it is there",
     ),
     Variable(
         "POND_CONTAINER_TRANSFER",

@@ -250,6 +250,24 @@ fn an_answer_that_was_lost_makes_no_second_run() {
     assert!(submitted.iter().all(|asked| asked.body == submitted[0].body));
 }
 
+#[test]
+fn who_waits_to_submit_is_told_what_for() {
+    let world = World::new();
+    world.write("run.yaml", DOCUMENT);
+    let tries = AtomicUsize::new(0);
+    let server = Scripted::new(move |asked| {
+        if asked.line.contains("/v1/runs") && tries.fetch_add(1, Ordering::SeqCst) < 5 {
+            let body = json!({"status": 503, "code": "unavailable", "detail": "the store is out of reach"});
+            return problem(503, &body);
+        }
+        accepting(asked, "")
+    });
+    let done = run(&world, &server, &["submit", "run.yaml", "--no-source"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "r1\n"), "{done:?}");
+    let said = "pond: the run is not taken yet: the store is out of reach [unavailable]; asking again, for ten minutes\n";
+    assert_eq!(done.stderr.matches(said).count(), 1, "{done:?}");
+}
+
 fn event(id: u64, action: &str, stage: Option<&str>, detail: &Value) -> String {
     let data = json!({ "at": 1, "action": action, "stage": stage, "detail": detail });
     format!("id: {id}\ndata: {data}\n\n")

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -83,6 +84,29 @@ impl Drop for Serving {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap();
     }
+}
+
+/// Its state directory lost the key, or it is another one's database.
+#[test]
+fn a_store_that_another_key_signs_for_is_not_served() {
+    let serving = Serving::start();
+    let started = Instant::now();
+    while serving.run(&["audit", "verify"]).code != 0 {
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", serving.run(&["audit", "verify"]));
+    }
+    std::fs::remove_file(serving.world.state().join("control/signing.key")).unwrap();
+    let mut command = serving.world.pond(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut other = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while other.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if other.try_wait().unwrap().is_none() {
+        other.kill().unwrap();
+    }
+    let done = Done::of(other.wait_with_output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
+    assert!(done.stderr.contains("signed by another control plane"), "{done:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::store::{Fault, Moment};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     pub every: Duration,
-    /// From being queued to the end of a stage that no worker may take.
+    /// From when no worker that is there may take a stage to its end.
     pub unmatched: Duration,
     /// How long the same idempotency key means the same run.
     pub keys: Duration,
@@ -106,7 +106,7 @@ pub async fn tick(plane: &Plane, pace: Pace, since: Moment, now: Moment) -> Resu
     let ticked = Ticked {
         lapsed: plane.store.expire_heard(since, now).await?.len(),
         overdue: plane.store.end_overdue(now).await?,
-        unmatched: plane.store.end_unmatched(now.minus(pace.unmatched), now).await?,
+        unmatched: plane.store.end_unmatched(pace.unmatched, since, now).await?,
         forgotten: plane.store.forget_keys(now.minus(pace.keys)).await?,
         sources: api::forget_unused(plane, now.minus(pace.sources)).await?,
     };

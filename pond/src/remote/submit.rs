@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
@@ -25,6 +26,8 @@ use crate::client::{self, ServerArgs};
 use crate::{input, output};
 
 const INTERRUPTED: u8 = 130;
+/// How long a server that does not take the run is asked again without a word: most of what passes is over by then.
+const SILENT: Duration = Duration::from_millis(500);
 
 /// Submit a run document to the control plane, with the current directory as what its stages work on.
 #[derive(Debug, Args)]
@@ -93,7 +96,7 @@ async fn submit(server: &Arc<Server>, args: &SubmitArgs, text: &str) -> anyhow::
     let id = sent.as_ref().map(|sent| Id::try_from(sent.source.clone())).transpose();
     let id = id.context("the server's name for the source")?;
     let body = Submit { document: Document::from_text(text)?, source: id, retries: args.retries };
-    let reply = submit_once(server, &body, args.idempotency_key.as_deref()).await?;
+    let reply = submit_once(server, &body, args).await?;
     let submitted = Submitted {
         run: &reply.run,
         source: sent.as_ref().map(|sent| sent.source.as_str()),
@@ -129,19 +132,32 @@ async fn send(
     Ok(sent)
 }
 
-/// One run, however often the answer is lost on the way.
-async fn submit_once(server: &Server, body: &Submit, key: Option<&str>) -> anyhow::Result<SubmitReply> {
-    let key = key.map_or_else(random_key, |key| Ok(key.to_owned()))?;
+/// One run, however often the answer is lost on the way. Who waits is told once what for.
+async fn submit_once(server: &Server, body: &Submit, args: &SubmitArgs) -> anyhow::Result<SubmitReply> {
+    let key = args.idempotency_key.clone().map_or_else(random_key, Ok)?;
     let body = serde_json::to_vec(body)?;
-    let mut patience = Patience::default();
+    let (mut patience, began) = (Patience::default(), Instant::now());
+    let mut is_told = args.json;
     loop {
         let call = Call::new(Method::POST, Target::new(&["runs"]), Content::Json(body.clone()));
         match server.json(call.header("idempotency-key", key.clone())).await {
             Ok(reply) => return Ok(reply),
-            Err(fault) if fault.may_pass() => patience.wait(fault).await?,
+            Err(fault) if fault.may_pass() => {
+                if !is_told && began.elapsed() >= SILENT {
+                    waits(&fault);
+                    is_told = true;
+                }
+                patience.wait(fault).await?;
+            }
             Err(fault) => return Err(fault.into()),
         }
     }
+}
+
+fn waits(fault: &ClientFault) {
+    let line =
+        format!("pond: the run is not taken yet: {fault} [{}]; asking again, for ten minutes", fault.code());
+    output::say(&output::plain(&line));
 }
 
 fn random_key() -> Result<String, ClientFault> {

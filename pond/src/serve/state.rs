@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use pond_control::api::forget_unfinished;
 use pond_control::plane::{Bell, Plane};
 use pond_control::protocol::Judged;
-use pond_control::store::{Actor, Moment, NewToken, Rules, Store};
+use pond_control::store::{Actor, Misfit, Moment, NewToken, Rules, Store};
 use pond_control::ticker::Pace;
 use pond_policy::refusal::Refusals;
 use pond_policy::scope::Scope;
@@ -50,9 +50,26 @@ pub(crate) async fn open() -> anyhow::Result<Opened> {
         None => own_database(&control.join("pond.db"))?,
     };
     let store = Store::open(&address, ring, rules, now()).await.context("the store")?;
+    suits(&store, &key).await?;
     let (bell, judged) = (Bell::default(), Judged::default());
     let plane = Plane { store, key, settings, operator, files, vault, bell, judged, clock: now };
     Ok(Opened { plane, pace })
+}
+
+/// A store that another control plane signs for is not served: nobody could check what this one did in it. With the wrong ring it can
+/// be, since values that nobody can read any more have to be set again; it is not ready, and says so.
+async fn suits(store: &Store, key: &SigningKey) -> anyhow::Result<()> {
+    match store.misfit(key).await.context("asking the store whose it is")? {
+        None => Ok(()),
+        Some(misfit @ Misfit::Signing { .. }) => bail!(
+            "{misfit}; give this control plane the control/signing.key and control/vault.keys of the one that made the store \
+             (docs/postgres.md), or a database of its own"
+        ),
+        Some(misfit @ Misfit::Vault(_)) => {
+            tracing::error!(fault = &misfit as &dyn std::error::Error, "not ready");
+            Ok(())
+        }
+    }
 }
 
 /// What the operator says, and for the rest the usual.

@@ -41,6 +41,7 @@ problems! {
     Conflict => "conflict", 409, "Not in the state it is in",
     /// Ids of sandboxes are never given to another.
     IdTaken => "id_taken", 409, "There is or was a sandbox of this id",
+    VaultKeyMissing => "vault_key_missing", 409, "A value is under a key that the vault does not have",
     KeeperMissing => "keeper_missing", 409, "This control plane keeps no sandboxes",
     BodyTooLarge => "body_too_large", 413, "The body is larger than this call takes",
     MediaType => "media_type", 415, "The body is of a type this call does not take",

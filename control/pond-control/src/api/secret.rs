@@ -16,6 +16,7 @@ use super::call::{Call, gone, millis, object, ok};
 use super::problem::Refused;
 use super::run::named;
 use crate::plane::Plane;
+use crate::store::Stranger;
 
 const MOST_VALUE: usize = 64 << 10;
 
@@ -86,6 +87,10 @@ pub(super) async fn rotate(call: &Call) -> Result<Response, Refused> {
     let file = &call.plane().vault;
     let failed = |fault: VaultFileFault| Refused::internal(&fault);
     let mut ring = read(file).map_err(failed)?;
+    // Before there is a new key: one that is of no use would stay in the file for every try.
+    if let Some(stranger) = call.store().stranger(&ring).await? {
+        return Err(foreign(&stranger));
+    }
     let before = ring.active();
     let kid = ring.rotate().map_err(|fault| failed(fault.into()))?;
     write(file, &ring).map_err(failed)?;
@@ -98,6 +103,14 @@ pub(super) async fn rotate(call: &Call) -> Result<Response, Refused> {
     write(file, &ring).map_err(failed)?;
     let records = rotated.records.iter().map(|(kid, count)| (kid.to_string(), *count)).collect();
     Ok(ok(&api::Rotated { kid: kid.to_string(), rewrapped: rotated.rewrapped, records }))
+}
+
+fn foreign(stranger: &Stranger) -> Refused {
+    let detail = format!(
+        "{stranger}: another control plane with a vault of its own sealed it; give this one that key too, as a line at the end of \
+         control/vault.keys, or remove what it sealed (`pond secret rm`, or set the secret again)"
+    );
+    Refused::new(ProblemCode::VaultKeyMissing, detail)
 }
 
 /// Another control plane, or its operator, may have given the vault a new key: it is taken over, unless the file does not have the

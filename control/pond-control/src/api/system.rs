@@ -11,6 +11,8 @@ use pond_wire::api::ProblemCode;
 use super::call::Call;
 use super::openapi;
 use super::problem::Refused;
+use crate::plane::Plane;
+use crate::store::{Fault, Misfit};
 
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,13 +23,20 @@ pub(super) fn health() -> Response {
 
 pub(super) async fn ready(call: &Call) -> Result<Response, Refused> {
     let late = |_| Refused::after(ProblemCode::Unavailable, "the store does not answer", 1);
-    match tokio::time::timeout(PATIENCE, call.store().ping()).await.map_err(late)? {
-        Ok(()) => Ok(text("text/plain", "ready\n".to_owned())),
+    match tokio::time::timeout(PATIENCE, fit(call.plane())).await.map_err(late)? {
+        Ok(None) => Ok(text("text/plain", "ready\n".to_owned())),
+        Ok(Some(misfit)) => Err(Refused::after(ProblemCode::Unavailable, &misfit.to_string(), 60)),
         Err(fault) => {
             tracing::error!(fault = &fault as &dyn std::error::Error, "the store does not answer");
             Err(Refused::after(ProblemCode::Unavailable, "the store does not answer", 1))
         }
     }
+}
+
+/// Whether the store answers, and is that of this control plane's keys.
+async fn fit(plane: &Plane) -> Result<Option<Misfit>, Fault> {
+    plane.store.ping().await?;
+    plane.store.misfit(&plane.key).await
 }
 
 pub(super) async fn metrics(call: &Call) -> Result<Response, Refused> {

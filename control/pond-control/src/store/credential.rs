@@ -186,7 +186,7 @@ impl Store {
     }
 }
 
-async fn count(tx: &mut Tx) -> Result<BTreeMap<Kid, u64>, Fault> {
+pub(super) async fn count(tx: &mut Tx) -> Result<BTreeMap<Kid, u64>, Fault> {
     let sql = "SELECT kid, count(*) AS records FROM (
                    SELECT kid FROM credential UNION ALL SELECT kid FROM bundle) AS sealed GROUP BY kid";
     let rows = tx.rows(sql, &[]).await?;

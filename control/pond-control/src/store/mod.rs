@@ -21,6 +21,7 @@ mod dialect;
 mod engine;
 mod enroll;
 mod expire;
+mod fits;
 mod flow;
 mod gather;
 mod held;
@@ -61,6 +62,7 @@ pub use credential::{Credential, CredentialFault, Rotated};
 pub use engine::Fault;
 pub use enroll::{EnrollFault, Grant, NewWorker};
 pub use expire::{Lapse, Lapsed};
+pub use fits::{Misfit, Stranger};
 pub use flow::RunState;
 pub use held::{Held, Work};
 pub use id::{BundleId, CredentialId, JobId, Moment, RunId, StageId, TokenId, WorkerId};
@@ -120,6 +122,7 @@ pub struct Store {
     heads: lately::Heads,
     known: lately::Workers,
     offers: lately::Offers,
+    watch: waiting::Watch,
     lines: together::Lines,
     /// Entries of the audit log that this process has signed for; it never signs for fewer.
     signed: Mutex<u64>,
@@ -139,6 +142,7 @@ impl Store {
             heads: lately::Heads::default(),
             known: lately::Workers::default(),
             offers: lately::Offers::default(),
+            watch: waiting::Watch::default(),
             lines: together::Lines::default(),
             signed: Mutex::default(),
         })

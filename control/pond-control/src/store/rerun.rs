@@ -158,7 +158,7 @@ impl Store {
     ) -> Result<(), Fault> {
         let need = self.need(tx, job.class).await?;
         let trusted = Tag::pool(Tier::Trusted);
-        let others = others(tx, &need, ran).await?;
+        let others = others(tx, &need, (ran, self.watch.there_since())).await?;
         let class =
             if !need.tags().contains(&trusted) && others.iter().any(|have| have.tags.contains(&trusted)) {
                 let tags = need.tags().iter().cloned().chain([trusted]).collect();
@@ -174,14 +174,20 @@ impl Store {
     /// Whether a stage with this need could be run by another active worker than this one.
     pub async fn has_another(&self, need: &Need, than: &WorkerId) -> Result<bool, Fault> {
         let mut tx = self.engine.read().await?;
-        Ok(!others(&mut tx, need, std::slice::from_ref(than)).await?.is_empty())
+        let ran = std::slice::from_ref(than);
+        Ok(!others(&mut tx, need, (ran, self.watch.there_since())).await?.is_empty())
     }
 }
 
-/// Active workers that meet a need, other than those that ran it.
-pub(super) async fn others(tx: &mut Tx, need: &Need, ran: &[WorkerId]) -> Result<Vec<Have>, Fault> {
+/// Active workers that meet a need and were seen since, other than those that ran it.
+pub(super) async fn others(
+    tx: &mut Tx,
+    need: &Need,
+    (ran, seen_since): (&[WorkerId], Moment),
+) -> Result<Vec<Have>, Fault> {
     let mut found = Vec::new();
-    for row in tx.rows("SELECT id, tags, capabilities FROM worker WHERE state = 'active'", &[]).await? {
+    let sql = "SELECT id, tags, capabilities FROM worker WHERE state = 'active' AND seen_at >= $1";
+    for row in tx.rows(sql, args![seen_since]).await? {
         let (id, have) = (row.read("id", WorkerId::parse)?, read_have(&row)?);
         if !ran.contains(&id) && need.met_by(&have).is_ok() {
             found.push(have);

@@ -75,6 +75,9 @@ on_both! {
         a_value_goes_in_and_never_comes_out,
         the_vault_gets_a_new_key,
         a_new_key_of_another_control_plane_is_taken_over,
+        what_another_vault_sealed_is_named,
+        a_control_plane_without_the_vault_of_its_store_is_not_ready,
+        a_control_plane_with_another_signing_key_is_not_ready,
     ],
     sources: [
         a_source_is_kept_as_ciphertext,

@@ -3,8 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use pond_control::api::{VaultFileFault, renew_vault};
-use pond_control::store::Actor;
+use pond_control::store::{Actor, Misfit};
 use pond_policy::name::Name;
+use pond_seal::key::SigningKey;
 use pond_seal::vault::KeyRing;
 use serde_json::json;
 
@@ -83,4 +84,63 @@ pub(crate) fn a_new_key_of_another_control_plane_is_taken_over(start: &dyn Fn(Se
     std::fs::write(&world.plane.vault, stranger.to_text().as_bytes()).unwrap();
     assert!(matches!(renew_vault(&world.plane), Err(VaultFileFault::Foreign)));
     assert_eq!(under("D"), next);
+}
+
+/// A control plane with a vault of its own wrote into the same database.
+pub(crate) fn what_another_vault_sealed_is_named(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    let ready = || crate::client::ask(world.address, "GET", "/readyz", &[], b"");
+    world.ask("PUT", "/v1/credentials/OURS?project=acme", Some(&json!({"value": PLANTED})));
+    let ours = std::fs::read(&world.plane.vault).unwrap();
+    let (stranger, acme) = (KeyRing::generate().unwrap(), project("acme"));
+    let kid = stranger.active();
+    let text = stranger.to_text();
+    let name = Name::parse("THEIRS").unwrap();
+    world.block_on(async {
+        let theirs = world.beside(stranger).await;
+        let value = PLANTED.as_bytes();
+        theirs.set_credential(Some(&acme), &name, value, &Actor::System, world.plane.now()).await.unwrap();
+        theirs.close().await;
+    });
+    let refused = world.ask("POST", "/v1/credentials/rotate", None);
+    let told = refused.json();
+    assert_eq!((refused.status, told["code"].as_str()), (409, Some("vault_key_missing")));
+    let detail = told["detail"].as_str().unwrap();
+    let named =
+        format!("the secret THEIRS of project acme is under the key {kid}, which is not in the vault's ring");
+    assert!(detail.starts_with(&named) && !refused.text().contains(PLANTED), "{detail}");
+    assert_eq!(std::fs::read(&world.plane.vault).unwrap(), ours, "no key is made for nothing");
+    assert_eq!(ready().text(), "ready\n", "most of it can be read");
+    // With the key of the other as well, both are moved to a new one.
+    let both = [ours.as_slice(), text.as_bytes()].concat();
+    std::fs::write(&world.plane.vault, both).unwrap();
+    assert_eq!(world.ask("POST", "/v1/credentials/rotate", None).json()["rewrapped"], 2);
+}
+
+pub(crate) fn a_control_plane_without_the_vault_of_its_store_is_not_ready(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    let (stranger, name) = (KeyRing::generate().unwrap(), Name::parse("K").unwrap());
+    let kid = stranger.active();
+    world.block_on(async {
+        let theirs = world.beside(stranger).await;
+        theirs.set_credential(None, &name, b"value", &Actor::System, world.plane.now()).await.unwrap();
+        theirs.close().await;
+    });
+    let ready = crate::client::ask(world.address, "GET", "/readyz", &[], b"");
+    assert_eq!((ready.status, ready.problem().as_str()), (503, "unavailable"));
+    assert!(ready.text().contains(&kid.to_string()), "{}", ready.text());
+}
+
+pub(crate) fn a_control_plane_with_another_signing_key_is_not_ready(start: &dyn Fn(Set) -> World) {
+    let world = start(Set::default());
+    let ready = || crate::client::ask(world.address, "GET", "/readyz", &[], b"");
+    assert_eq!(ready().text(), "ready\n");
+    let other = SigningKey::generate().unwrap();
+    world.block_on(world.plane.store.grow_tree(&other)).unwrap();
+    assert_eq!((ready().status, ready().problem().as_str()), (503, "unavailable"));
+    let expected = Misfit::Signing {
+        theirs: format!("pond.audit/{}", other.public().id()),
+        ours: format!("pond.audit/{}", world.plane.key.public().id()),
+    };
+    assert_eq!(ready().json()["detail"], expected.to_string());
 }

@@ -39,6 +39,7 @@ pub(crate) struct World {
     pub(crate) keeper: Arc<Memory>,
     runtime: tokio::runtime::Runtime,
     end: Option<oneshot::Sender<()>>,
+    database: String,
     directory: TempDir,
 }
 
@@ -152,11 +153,25 @@ impl World {
             }));
             (plane, at, admin)
         });
-        Self { plane, address: at, admin, keeper, runtime, end: Some(end), directory }
+        Self {
+            plane,
+            address: at,
+            admin,
+            keeper,
+            runtime,
+            end: Some(end),
+            database: address.to_owned(),
+            directory,
+        }
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
+    }
+
+    /// Another control plane on the same database, with a vault of its own.
+    pub(crate) async fn beside(&self, ring: KeyRing) -> Store {
+        Store::open(&self.database, ring, Rules::default(), now()).await.unwrap()
     }
 
     pub(crate) fn token(&self, scopes: &[Scope], of: Option<&str>) -> String {

@@ -95,6 +95,10 @@ conformance! {
         a_worker_gets_what_it_may_have,
         work_that_nobody_may_take_says_so_and_ends,
         a_drained_worker_gets_nothing,
+        who_was_not_seen_for_a_while_is_not_there,
+        who_has_a_long_job_is_there,
+        in_vain_is_counted_from_when_nobody_was_there,
+        a_control_plane_that_was_away_gives_everybody_time,
     ],
     logs: [
         pieces_come_in_order_and_are_chained,
