@@ -34,6 +34,16 @@ fn memory_ends_a_job() {
     assert_eq!(summary["exit_code"], 0, "{summary:#}");
 }
 
+/// v2 counts it as memory; v1 counts it apart, and only where there is a limit.
+#[test]
+fn what_waits_in_sockets_is_limited() {
+    const FILL: &str = "import socket\nhost=socket.create_server(('127.0.0.1',0),backlog=200)\nkeep=[]\nsent=0\nfor _ in range(100):\n c=socket.socket()\n c.setsockopt(socket.SOL_SOCKET,socket.SO_SNDBUF,4<<20)\n c.connect(host.getsockname())\n keep+=[c,host.accept()]\n c.setblocking(False)\n try:\n  while True: sent+=c.send(b'x'*65536)\n except BlockingIOError: pass\nprint(sent>>20)";
+    let world = World::new();
+    let done = world.run(&["run", "--memory", "128m", "--", "python3", "-c", FILL]);
+    let waited = done.stdout.trim().parse::<u32>();
+    assert!(done.code == 137 || waited.is_ok_and(|mib| mib < 64), "{done:?}");
+}
+
 #[test]
 fn processes_are_bounded() {
     let world = World::new();
