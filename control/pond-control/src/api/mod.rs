@@ -58,6 +58,9 @@ use metrics::Metrics;
 /// How long a call may take, its body included; streams are written after it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the store may take to say who calls.
+const KNOWN: Duration = Duration::from_secs(10);
+
 type PathParams = Result<RawPathParams, RawPathParamsRejection>;
 
 /// Sources that arrive at once; each has a thread and an open file.
@@ -110,15 +113,19 @@ pub async fn wrong_method() -> Response {
 
 async fn answer(api: Arc<Api>, route: Route, params: PathParams, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let (actor, project, outcome) = match admit::admit(&api, route, &parts).await {
-        Err(turned) => (turned.actor, None, Err(turned.why)),
-        Ok(caller) => {
+    let (actor, project, outcome) = match tokio::time::timeout(KNOWN, admit::admit(&api, route, &parts)).await
+    {
+        Err(_late) => (Actor::System, None, Err(too_late())),
+        Ok(Err(turned)) => (turned.actor, None, Err(turned.why)),
+        Ok(Ok(caller)) => {
             let (actor, project) = (caller.actor.clone(), caller.project().cloned());
             (actor, project, in_time(route, serve(&api, route, caller, (params, parts, body))).await)
         }
     };
     let mut response = match outcome {
         Ok(response) => response,
+        // Nobody was refused anything, and a store that does not answer keeps no note of it either.
+        Err(refused) if refused.code() == ProblemCode::Unavailable => refused.into_response(),
         Err(refused) => {
             write_down(&api, route, (&actor, project.as_ref()), &refused).await;
             refused.into_response()
@@ -139,8 +146,11 @@ async fn in_time(
     if route == Route::SendSource {
         return serving.await;
     }
-    let late = |_| Refused::after(ProblemCode::Unavailable, "the store takes too long", 5);
-    tokio::time::timeout(PATIENCE, serving).await.map_err(late)?
+    tokio::time::timeout(PATIENCE, serving).await.map_err(|_late| too_late())?
+}
+
+fn too_late() -> Refused {
+    Refused::after(ProblemCode::Unavailable, "the store takes too long", 5)
 }
 
 async fn serve(

@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::client::{open, parse};
+use super::server::{Disk, Server};
 use super::world::{Set, World, on_sqlite};
 
 /// Longer than a head may take, and than a body may.
@@ -67,4 +70,45 @@ fn who_is_slow_is_let_go_and_holds_nobody_up() {
         assert!(BODY.contains(&took), "{took:?}: {}", String::from_utf8_lossy(&said));
         assert_eq!(parse(&said).problem(), "request_timeout");
     });
+}
+
+/// Every process of a database, stopped for as long as this is there.
+struct Silence(Vec<Pid>);
+
+impl Silence {
+    fn of(server: &Server) -> Self {
+        let first = server.process.as_ref().unwrap().id();
+        let children = std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
+        let children = children.split_ascii_whitespace().map(|pid| pid.parse().unwrap());
+        let all: Vec<Pid> = children
+            .chain([i32::try_from(first).unwrap()])
+            .map(|pid: i32| Pid::from_raw(pid).unwrap())
+            .collect();
+        all.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+        Self(all)
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pid| kill_process(*pid, Signal::CONT).unwrap());
+    }
+}
+
+/// A database that neither answers nor ends: nobody waits until it does.
+#[test]
+fn a_store_that_says_nothing_is_told_of() {
+    let server = Server::start(Disk::Careless);
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::start(&server.database("silent"), directory, Set::default());
+    assert_eq!(world.ask("GET", "/v1/runs", None).status, 200);
+    let stopped = Silence::of(&server);
+    let calls = [("GET", "/v1/runs"), ("GET", "/readyz"), ("GET", "/v1/projects")];
+    let told = calls.map(|(method, path)| {
+        let reply = world.ask(method, path, None);
+        (reply.status, reply.problem())
+    });
+    drop(stopped);
+    assert_eq!(told, [(); 3].map(|()| (503, "unavailable".to_owned())));
+    assert_eq!(world.ask("GET", "/v1/runs", None).status, 200);
 }

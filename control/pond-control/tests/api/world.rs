@@ -115,7 +115,7 @@ pub(crate) fn document(project: &str, stages: &[&str]) -> Value {
 }
 
 impl World {
-    fn start(address: &str, directory: TempDir, set: Set) -> Self {
+    pub(crate) fn start(address: &str, directory: TempDir, set: Set) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (files, vault) = (directory.path().join("files"), directory.path().join("vault.keys"));
