@@ -382,9 +382,9 @@ fn init_knows_nothing_of_the_callers_environment() {
 
 /// Seen from the host: inside nobody may look.
 #[test]
-fn init_holds_nothing_but_its_three_descriptors() {
+fn init_holds_nothing_but_its_five_descriptors() {
     let world = World::new();
     let begun = Begun::new(&world, "");
     let held = |process: &PathBuf| names(&process.join("fd")).len();
-    assert_eq!(begun.inits.iter().map(held).collect::<Vec<_>>(), [3], "{:?}", begun.inits);
+    assert_eq!(begun.inits.iter().map(held).collect::<Vec<_>>(), [5], "{:?}", begun.inits);
 }

@@ -1,4 +1,5 @@
-//! The control groups that an engine made for a container: found by a process inside, held open, and never written.
+//! The control groups that an engine made for a container: found by a process inside, held open, and never written but for the one
+//! limit that an engine has no sure word for.
 //!
 //! Zone: host. Found while that process is known to live, because after its death nobody can say where it had been; a group
 //! that is held open can be read until whoever made it removes it.
@@ -22,6 +23,8 @@ use super::{files, layout};
 /// Docker has no word for it; without it the kernel picks one process of the job instead of all.
 const NOT_ASKED_FOR: &str = "memory.oom.group";
 const PIDS: &str = "pids.max";
+/// Engines of today pass it on or not, and nothing of the job has a socket yet.
+const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
 
 /// Kills whatever is in a group that bears this name, as everything of a container does.
 pub(crate) fn kill_all_in(name: &str) -> io::Result<()> {
@@ -103,6 +106,7 @@ impl Foreign {
                 match setting.file {
                     NOT_ASKED_FOR => continue,
                     PIDS => setting.value = (limits.pids.get() + further_pids).to_string(),
+                    SOCKETS => group.limit(&setting)?,
                     _ => {}
                 }
                 group.holds(setting)?;
@@ -122,6 +126,15 @@ impl Foreign {
 }
 
 impl Group {
+    fn limit(&self, setting: &Setting) -> Result<(), CgroupFault> {
+        let unset = |source| CgroupFault::Set {
+            file: self.path.join(setting.file),
+            wanted: setting.value.clone(),
+            source,
+        };
+        files::put(self.directory.as_fd(), setting.file, &setting.value).map_err(unset)
+    }
+
     fn holds(&self, setting: Setting) -> Result<(), CgroupFault> {
         let file = self.path.join(setting.file);
         match files::get(self.directory.as_fd(), setting.file) {
