@@ -18,6 +18,7 @@ use crate::output::{self, REFUSED};
 use crate::serve::listen::ListenArgs;
 use crate::serve::runtime;
 use crate::signals::SetAside;
+use crate::worker_cmd::serve::log;
 use crate::{input, settings};
 
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7576);
@@ -64,11 +65,10 @@ async fn run(args: &OrchestratorArgs, signals: SetAside) -> anyhow::Result<()> {
     let relay = Arc::new(Relay::new(BOUNDS));
     let (following, to) = (Arc::clone(&relay), Arc::clone(&link));
     let feed = tokio::spawn(async move {
-        let report =
-            |fault: &FeedFault| output::say(&format!("pond orchestrator: {}", pond_worker::because(fault)));
+        let report = |fault: &FeedFault| log("feed_ended", &[("error", &pond_worker::because(fault))]);
         follow_there(&following, &to, &token, report).await;
     });
-    output::say(&format!("listening on {}", listener.local_addr()?));
+    log("listening", &[("address", &listener.local_addr()?)]);
     serve(listener, transport, router(Upstream::There(link), relay), signals.next()).await;
     feed.abort();
     Ok(())

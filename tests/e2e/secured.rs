@@ -63,8 +63,10 @@ fn orchestrator(serving: &Serving) -> (Role, String) {
     let mut command = on_machine(serving, "orchestrator", &words);
     command.env("POND_RELAY_TOKEN", token.trim_end()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let at = heard(&mut child, "listening on ");
-    (Role(child), format!("https://{at}"))
+    let line = format!("{{{}", heard(&mut child, "{"));
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["event"], "listening", "{line}");
+    (Role(child), format!("https://{}", line["address"].as_str().unwrap()))
 }
 
 fn join(serving: &Serving, name: &str, at: &str, trust: &[&str]) -> Done {

@@ -26,7 +26,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 pub enum FeedFault {
     #[error("asking the control plane what waits")]
     Link(#[from] LinkFault),
-    #[error("the control plane does not know the token: it answered {0}")]
+    #[error("the control plane does not tell what waits: it answered {0}; a token it does not know is 401")]
     Refused(StatusCode),
     #[error("the control plane broke off")]
     Ended,

@@ -90,9 +90,10 @@ impl Up {
         let log = stand.path(&format!("{}-orchestrator.log", self.name));
         let command = pond(stand, "orchestrator", &words).env("POND_RELAY_TOKEN", &token);
         let role = Role(command.start(log.as_ref())?);
-        let said = wait(&log, "listening on ")?;
-        let (_, address) = said.split_once("listening on ").context("it said where it listens")?;
-        Ok((role, format!("http://{}", address.lines().next().unwrap_or_default())))
+        const ADDRESS: &str = "\"address\":\"";
+        let said = wait(&log, ADDRESS)?;
+        let (_, address) = said.split_once(ADDRESS).context("it said where it listens")?;
+        Ok((role, format!("http://{}", address.split('"').next().unwrap_or_default())))
     }
 
     fn join(&self, stand: &Stand, name: &str, orchestrator: &str) -> Result<()> {
