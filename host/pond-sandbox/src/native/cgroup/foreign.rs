@@ -206,8 +206,13 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let write = |file: &str, value: &str| std::fs::write(directory.path().join(file), value).unwrap();
             files.iter().for_each(|(file, value)| write(file, value));
+            // The one that pond sets itself.
+            write(SOCKETS, "");
+            let is_legacy = legacy.is_some();
             let foreign = Foreign { groups: vec![group(directory.path(), legacy)] };
             foreign.hold(&limits(), 28).unwrap();
+            let sockets = std::fs::read_to_string(directory.path().join(SOCKETS)).unwrap();
+            assert_eq!(sockets, if is_legacy { "8388608" } else { "" });
             for (file, value) in files {
                 for weaker in ["max\n", "-1\n", "9223372036854771712\n"] {
                     write(file, weaker);
@@ -246,7 +251,8 @@ mod tests {
     #[test]
     fn a_controller_that_is_not_there_holds_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        V1.iter().for_each(|(file, value)| std::fs::write(directory.path().join(file), value).unwrap());
+        let files = V1.iter().chain(&[(SOCKETS, "")]);
+        files.for_each(|(file, value)| std::fs::write(directory.path().join(file), value).unwrap());
         for absent in LIMITED {
             let others = LIMITED.into_iter().filter(|controller| *controller != absent).collect();
             let foreign = Foreign { groups: vec![group(directory.path(), Some(others))] };
