@@ -117,6 +117,8 @@ impl Server {
         process.wait().unwrap();
         // Its children may still be dying; a new server refuses to start beside them.
         self.wait("be gone", |_| kill_process_group(group, Signal::KILL).is_err());
+        // It names a process, and another server's may have the number by now.
+        if let Err(_gone) = std::fs::remove_file(self.data().join("postmaster.pid")) {}
     }
 
     /// A new empty database, and its address.
