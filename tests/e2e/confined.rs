@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use crate::shortage::refused;
-use crate::support::{Done, World, names};
+use crate::support::{Done, World, first_line, names};
 
 /// The caller's mask is nobody else's: what pond makes for the job the job can see.
 #[test]
@@ -387,4 +387,33 @@ fn init_holds_nothing_but_its_five_descriptors() {
     let begun = Begun::new(&world, "");
     let held = |process: &PathBuf| names(&process.join("fd")).len();
     assert_eq!(begun.inits.iter().map(held).collect::<Vec<_>>(), [5], "{:?}", begun.inits);
+}
+
+/// The kernel counts them per user, for who is inside and for who made the sandbox: on root's account, one job would have what every other
+/// job and the host's own services need.
+#[test]
+fn a_job_takes_away_only_its_own_inotify_instances() {
+    const ALL: &str =
+        "import ctypes\nl=ctypes.CDLL(None)\nn=0\nwhile l.inotify_init1(0)>=0: n+=1\nprint(n, flush=True)";
+    const ONE: &str = "import ctypes\nprint(ctypes.CDLL(None).inotify_init1(0) >= 0)";
+    let world = World::new();
+    let hold = format!("{ALL}\nimport time; time.sleep(20)");
+    let mut job = world.pond(&["run", "--", "python3", "-c", &hold]).stdout(Stdio::piped()).spawn().unwrap();
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+    assert_eq!(first_line(&mut job).trim(), most.trim(), "it holds all that one account may have");
+    let host = |user: &str, script: &str| {
+        let user = format!("--reuid={user}");
+        let done = world
+            .command("setpriv")
+            .args([&user, "--clear-groups", "/usr/bin/python3", "-c", script])
+            .output();
+        String::from_utf8(done.unwrap().stdout).unwrap()
+    };
+    // As somebody who holds them all, to see that there is an end of them.
+    let spent = host("61777", &format!("{ALL}\n{ONE}"));
+    assert!(spent.ends_with("\nFalse\n"), "{spent}");
+    assert_eq!(host("0", ONE), "True\n", "root has its own");
+    assert_eq!(world.run(&["run", "--", "python3", "-c", ONE]).stdout, "True\n", "so has another job");
+    job.kill().unwrap();
+    job.wait().unwrap();
 }
