@@ -1,7 +1,5 @@
 //! Every limit ends the job, and the summary names it.
 
-use std::process::Stdio;
-
 use crate::support::World;
 
 #[test]
