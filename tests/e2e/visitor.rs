@@ -401,6 +401,8 @@ fn a_user_without_processes_left() {
         let last = done.stderr.lines().last().unwrap_or_default();
         assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
         assert!(last.starts_with("pond: ") && last.contains("out of processes"), "{done:?}");
+        let before_it: Vec<&str> = done.stderr.lines().rev().skip(1).collect();
+        assert!(before_it.iter().all(|line| line.starts_with("pond-gateway: ")), "{done:?}");
         assert_eq!(Traces::of(&visitor.world, &BTreeSet::new()), before, "{most}");
     }
     assert_eq!(with(16).code, 0);

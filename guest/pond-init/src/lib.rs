@@ -1,7 +1,8 @@
 //! Pid 1 of a native sandbox: waits, reaps, counts, reports, and ends everything when its worker is gone.
 //!
 //! Zone: hostile. It shares its namespaces with the job, so it holds no key, no allowlist and no capability, and its filter
-//! lets it do little more than wait. Removing it must weaken nothing: it is no control, only an undertaker. What it reports is
+//! lets it do little more than wait. Removing it must weaken nothing: it is no control, only an undertaker; where it does not answer
+//! whether there may be one more socket for routing messages, there is none. What it reports is
 //! the kernel's word on the job's main process, never anything the job said.
 #![forbid(unsafe_code)]
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use pond_seal::bearer::Bearer;
 use pond_seal::fresh;
 
@@ -28,25 +29,13 @@ impl Moment {
         Self(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// For people, to the second.
+    /// For people, to the second; a number where no calendar reaches.
     #[must_use]
     pub fn to_utc(self) -> String {
-        let (days, second) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000) / 1000);
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+        let told =
+            Timestamp::from_millisecond(self.0).map(|at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());
+        told.unwrap_or_else(|_| self.0.to_string())
     }
-}
-
-/// The date so many days after 1970 began, by years that begin in March: then the day that some lack is the last.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days.saturating_add(719_468);
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * day + 2) / 153;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day - (153 * from_march + 2) / 5 + 1)
 }
 
 impl From<Moment> for Value<'_> {
