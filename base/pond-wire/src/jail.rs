@@ -40,7 +40,8 @@ pub mod word {
     /// Open a plan's doors in the network namespace of a process. Descriptors: the plan, the report socket, the process.
     pub const VISIT: u8 = 0x40;
     /// Lay the ground of the next sandbox, whatever its job will be. Descriptors: the ground, an image and its template if `DISK`
-    /// is added.
+    /// is added. With `STANDING` the child is made at once, which a launch then needs no `PREPARE` for; its v2 control group, if
+    /// `GROUP` is added as well, comes after the ground.
     pub const GROUND: u8 = 0x50;
 }
 

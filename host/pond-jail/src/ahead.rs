@@ -34,6 +34,12 @@ pub(crate) struct Ahead {
 /// A child that is being made.
 pub(crate) struct Expected(Ahead);
 
+/// The same with our end of its socket, which it waits at for its orders. It has run nothing of a job; letting go of this ends it.
+pub(crate) struct Born {
+    pub(crate) child: Expected,
+    pub(crate) to_it: OwnedFd,
+}
+
 impl Ahead {
     pub(crate) fn make() -> Result<Self, Failure> {
         let (ours, theirs) = pond_sys::socket::pair().at(STEP)?;
@@ -89,6 +95,27 @@ impl Drop for Ahead {
         if let Some(process) = self.process.take() {
             await_end(&process);
         }
+    }
+}
+
+impl Born {
+    /// In this control group, if there is one to be born in.
+    pub(crate) fn of(ahead: Ahead, group: Option<&OwnedFd>) -> Result<Self, Failure> {
+        let (to_it, theirs) = pond_sys::socket::pair().at(STEP)?;
+        Ok(Self { child: ahead.bear(theirs, group)?, to_it })
+    }
+
+    /// Whether anybody holds the other end of its socket: itself, or who is about to bear it.
+    pub(crate) fn is_there(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut end = [PollFd::new(&self.to_it, PollFlags::empty())];
+        poll(&mut end, Some(&now)).is_ok_and(|_| end.iter().all(|end| end.revents().is_empty()))
+    }
+
+    /// For one that nobody wants any more.
+    pub(crate) fn send_away(self) {
+        drop(self.to_it);
+        self.child.send_away();
     }
 }
 

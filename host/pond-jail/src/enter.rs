@@ -10,47 +10,51 @@ use pond_sys::process::Child;
 use pond_wire::jail::{Identity, Report, Scratch, Step};
 use rustix::io::Errno;
 
-use crate::ahead::{Ahead, Expected};
-use crate::disk::{Ordered, Patience};
+use crate::ahead::{Ahead, Born};
+use crate::disk::{Disk, Ordered, Patience};
 use crate::fault::{At, Failure};
-use crate::ground::{Footing, Laid, Stand};
+use crate::ground::{Footing, Laid, Settled};
 use crate::request::{Groundwork, Launch};
 use crate::storage::{Builder, Storage};
 use crate::{idmap, inside, request, storage};
 
-/// A child in namespaces of its own that waits for its orders. It has run nothing of a job; letting go of its socket ends it.
+/// A child that waits for its orders, and what it gets with them.
 pub(crate) struct Prepared {
-    child: Expected,
-    to_child: OwnedFd,
+    child: Born,
     disk: Option<Ordered>,
     /// What it stands on, if that was there before it.
     footing: Option<Footing>,
 }
 
 pub(crate) fn prepare(ahead: Ahead, groundwork: Groundwork) -> Result<Prepared, Failure> {
-    begin(ahead, groundwork, None, None)
+    let child = Born::of(ahead, groundwork.group.as_ref())?;
+    Prepared { child, disk: None, footing: None }.with(groundwork.disk)
 }
 
 /// On a ground that was laid before, with the disk that was laid with it unless another comes.
 pub(crate) fn prepare_on(laid: Laid, groundwork: Groundwork) -> Result<Prepared, Failure> {
-    let (Stand { ahead, footing }, disk) = laid.take()?;
-    begin(ahead, groundwork, Some(footing), disk)
+    stand(laid, groundwork.group.as_ref())?.with(groundwork.disk)
 }
 
-fn begin(
-    ahead: Ahead,
-    groundwork: Groundwork,
-    footing: Option<Footing>,
-    disk: Option<Ordered>,
-) -> Result<Prepared, Failure> {
-    let (ours, theirs) = pond_sys::socket::pair().at(Step::CreateNamespaces)?;
-    let child = ahead.bear(theirs, groundwork.group.as_ref())?;
-    match groundwork.disk.map(|disk| disk.order(Patience::None)).transpose() {
-        Ok(ordered) => Ok(Prepared { child, to_child: ours, disk: ordered.or(disk), footing }),
-        Err(failure) => {
-            drop(ours);
-            child.send_away();
-            Err(failure)
+/// With all that was laid, of which nothing is missing.
+pub(crate) fn prepared_by(laid: Laid) -> Result<Prepared, Failure> {
+    stand(laid, None)
+}
+
+fn stand(laid: Laid, group: Option<&OwnedFd>) -> Result<Prepared, Failure> {
+    let (Settled { born, footing }, disk) = laid.take(group)?;
+    Ok(Prepared { child: born, disk, footing: Some(footing) })
+}
+
+impl Prepared {
+    /// With this disk, if there is one, and none that was there before.
+    fn with(self, disk: Option<Disk>) -> Result<Self, Failure> {
+        match disk.map(|disk| disk.order(Patience::None)).transpose() {
+            Ok(ordered) => Ok(Self { disk: ordered.or(self.disk), ..self }),
+            Err(failure) => {
+                self.child.send_away();
+                Err(failure)
+            }
         }
     }
 }
@@ -72,7 +76,7 @@ pub(crate) fn tell(report: BorrowedFd<'_>, what: Report, descriptors: &[Borrowed
 
 /// Gives the child its identity, its orders and its disk. If any of it fails the closed socket ends the child.
 fn attempt(prepared: Prepared, launch: &Launch) -> Result<(), Failure> {
-    let Prepared { child, to_child, disk, mut footing } = prepared;
+    let Prepared { child: Born { child, to_it: to_child }, disk, mut footing } = prepared;
     let plan = request::plan_of(&launch.plan)?;
     let (rest, owners) = match &mut footing {
         Some(footing) => footing.bear(&plan)?,

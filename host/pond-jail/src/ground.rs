@@ -13,13 +13,13 @@ use pond_wire::jail::{Ground, Identity, JailPlan, Report, RootEntry, Step};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Born};
 use crate::disk::{Ordered, Patience};
 use crate::enter::tell;
 use crate::fault::{At, Failure};
 use crate::idmap::Owners;
 use crate::inside::{STORAGE, hear};
-use crate::request::{Lay, ground_of};
+use crate::request::{Child, Lay, ground_of};
 use crate::storage::Builder;
 use crate::{idmap, inside, root, shown};
 
@@ -29,14 +29,27 @@ pub(crate) const GROUND: u8 = 2;
 /// A ground as the launcher knows it: laid, being laid, or what it takes to lay it.
 pub(crate) struct Laid {
     file: OwnedFd,
-    stand: Result<Stand, Failure>,
+    place: Result<Place, Failure>,
+    child: Child,
     disk: Option<Result<Ordered, Failure>>,
 }
 
-/// A process that stands on the ground or is about to, and what the launcher holds for it.
-pub(crate) struct Stand {
-    pub(crate) ahead: Ahead,
+enum Place {
+    /// Who will bear the child stands there.
+    Bearer(Stand),
+    Settled(Settled),
+}
+
+/// A child that stands on a ground, and what the launcher holds for it.
+pub(crate) struct Settled {
+    pub(crate) born: Born,
     pub(crate) footing: Footing,
+}
+
+/// A process that stands on the ground or is about to, and what the launcher holds for it.
+struct Stand {
+    ahead: Ahead,
+    footing: Footing,
 }
 
 pub(crate) struct Footing {
@@ -49,19 +62,37 @@ impl Laid {
     pub(crate) fn lay(ahead: Option<Ahead>, request: Lay) -> Self {
         let disk = request.disk.map(|disk| disk.order(Patience::ForTheHost));
         let stand = ahead.map_or_else(Ahead::make, Ok).and_then(|ahead| Stand::make(ahead, &request.ground));
-        Self { file: request.ground, stand, disk }
+        let place = match &request.child {
+            Child::Later => stand.map(Place::Bearer),
+            Child::AtOnce(group) => stand.and_then(|stand| stand.bear(group.as_ref())).map(Place::Settled),
+        };
+        Self { file: request.ground, place, child: request.child, disk }
     }
 
-    /// What was laid, laid again if it did not come off.
-    pub(crate) fn take(self) -> Result<(Stand, Option<Ordered>), Failure> {
-        let stand = match self.stand {
-            Ok(stand) if !stand.ahead.has_given_up() => stand,
+    /// Whether a launch finds all of it here.
+    pub(crate) fn has_child(&self) -> bool {
+        match self.child {
+            Child::Later => false,
+            Child::AtOnce(_) => true,
+        }
+    }
+
+    /// The child of what was laid, laid again if it did not come off or did not last. One that was born before is in no other group
+    /// than its own.
+    pub(crate) fn take(self, group: Option<&OwnedFd>) -> Result<(Settled, Option<Ordered>), Failure> {
+        let settled = match self.place {
+            Ok(Place::Settled(settled)) if group.is_none() && settled.born.is_there() => settled,
+            Ok(Place::Bearer(stand)) if !stand.ahead.has_given_up() => stand.bear(group)?,
             failed => {
                 drop(failed);
-                Stand::make(Ahead::make()?, &self.file)?
+                let own = match &self.child {
+                    Child::Later => None,
+                    Child::AtOnce(own) => own.as_ref(),
+                };
+                Stand::make(Ahead::make()?, &self.file)?.bear(group.or(own))?
             }
         };
-        Ok((stand, self.disk.transpose()?))
+        Ok((settled, self.disk.transpose()?))
     }
 }
 
@@ -86,6 +117,10 @@ impl Stand {
             }
         };
         Ok(Self { ahead, footing: Footing { ground, owners } })
+    }
+
+    fn bear(self, group: Option<&OwnedFd>) -> Result<Settled, Failure> {
+        Ok(Settled { born: Born::of(self.ahead, group)?, footing: self.footing })
     }
 }
 

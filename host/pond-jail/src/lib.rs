@@ -103,7 +103,10 @@ fn serve() -> Result<(), Fault> {
                         }
                     });
                 }
-                Some(Request::Launch(launch)) => enter::launch(prepared.take(), &launch),
+                Some(Request::Launch(launch)) => {
+                    let laid = || laid.take_if(|laid| laid.has_child()).map(enter::prepared_by);
+                    enter::launch(prepared.take().or_else(laid), &launch);
+                }
                 Some(Request::Stage(stage)) => stage::stage(&stage),
                 Some(Request::Visit(visit)) => visit::visit(&visit),
                 None => return Ok(()),

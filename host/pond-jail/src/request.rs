@@ -22,7 +22,16 @@ pub(crate) enum Request {
 /// A ground to lay for the next sandbox.
 pub(crate) struct Lay {
     pub(crate) ground: OwnedFd,
+    pub(crate) child: Child,
     pub(crate) disk: Option<Disk>,
+}
+
+/// When the child of a ground is made.
+pub(crate) enum Child {
+    /// With its job.
+    Later,
+    /// With the ground, in this control group where there is one to be born in.
+    AtOnce(Option<OwnedFd>),
 }
 
 /// Storage to build and to hang up where a container will find it.
@@ -77,6 +86,8 @@ pub(crate) struct Order {
 
 /// What can be added to `PREPARE`.
 const PREPARED: u8 = word::GROUP | word::DISK | word::STANDING | word::KEPT;
+/// What can be added to `GROUND`.
+const LAID: u8 = word::GROUP | word::DISK | word::STANDING;
 
 /// The next request, or nothing when the asking side is gone. A packet that is not wholly understood ends the launcher.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> {
@@ -98,10 +109,15 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Request>, Fault> 
             Request::Stage(Stage { plan, report, checkout, directory, disk })
         }
         (1, Some(&word::VISIT)) => Request::Visit(Visit { plan: next()?, report: next()?, process: next()? }),
-        (1, Some(&lay)) if lay & !word::DISK == word::GROUND => {
+        (1, Some(&lay)) if lay & !LAID == word::GROUND => {
             let ground = next()?;
+            let child = match (has(lay, word::STANDING), has(lay, word::GROUP)) {
+                (true, group) => Child::AtOnce(group.then(&mut next).transpose()?),
+                (false, false) => Child::Later,
+                (false, true) => return Err(refused()),
+            };
             let disk = has(lay, word::DISK).then(|| Disk::from(false, &mut next)).transpose()?;
-            Request::Lay(Lay { ground, disk })
+            Request::Lay(Lay { ground, child, disk })
         }
         (1, Some(&prepare)) if prepare & !PREPARED == word::PREPARE => {
             let group = has(prepare, word::GROUP).then(&mut next).transpose()?;
@@ -198,7 +214,10 @@ mod tests {
             Request::Prepare(Groundwork { group, disk, on }) => {
                 (group.is_some(), disk.is_some(), usize::from(on == Footing::Ground))
             }
-            Request::Lay(lay) => (false, lay.disk.is_some(), 1),
+            Request::Lay(Lay { child: Child::Later, disk, .. }) => (false, disk.is_some(), 1),
+            Request::Lay(Lay { child: Child::AtOnce(group), disk, .. }) => {
+                (group.is_some(), disk.is_some(), 2)
+            }
             Request::Launch(launch) => (false, false, launch.descriptors().len()),
             Request::Stage(_) => (false, true, 4),
             Request::Visit(_) => (false, false, 3),
@@ -218,6 +237,8 @@ mod tests {
             (both | word::STANDING, 3, (true, true, 1)),
             (word::GROUND, 1, (false, false, 1)),
             (word::GROUND | word::DISK, 3, (false, true, 1)),
+            (word::GROUND | word::STANDING, 1, (false, false, 2)),
+            (word::GROUND | word::STANDING | word::GROUP | word::DISK, 4, (true, true, 2)),
             (both | word::KEPT, 2, (true, true, 0)),
             (word::LAUNCH, 7, (false, false, 7)),
             (word::STAGE, 6, (false, true, 4)),
@@ -232,6 +253,7 @@ mod tests {
             (both, 4),
             (word::GROUND, 2),
             (word::GROUND | word::DISK, 2),
+            (word::GROUND | word::STANDING | word::GROUP, 1),
             (both | word::KEPT, 3),
             (prepare | word::KEPT, 0),
             (word::LAUNCH, 2),

@@ -46,6 +46,8 @@ pub(super) struct Footing {
     pub(super) range: Option<IdRange>,
     /// The disk that is laid with it.
     pub(super) disk: Option<Quota>,
+    /// Its child waits on it, in the groups that were made with it: a launch has nothing to prepare.
+    pub(super) has_child: bool,
     /// Where the places are, links followed, and every mount they depend on.
     found: Vec<PathBuf>,
     mounted: Vec<String>,
@@ -64,7 +66,8 @@ impl Footing {
         let mounted = mounts::around(&found).map_err(FootingFault::Mounts)?;
         let (identity, range) = identity(owner)?;
         let ground = plan::ground(&places, identity);
-        Ok((Self { places, range, disk, found, mounted, table, since: Instant::now() }, ground))
+        let since = Instant::now();
+        Ok((Self { places, range, disk, has_child: false, found, mounted, table, since }, ground))
     }
 
     /// Whether a job of now would get the same. Other people's mounts come and go; only those that its places depend on count.

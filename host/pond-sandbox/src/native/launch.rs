@@ -1,5 +1,6 @@
 //! Acts: opens the backend on this host, and launches jobs through the privileged launcher.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,19 +8,21 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use pond_policy::limits::Limits;
 use pond_policy::profile::Filesystem;
 use pond_policy::sandbox::SandboxPolicy;
-use pond_wire::jail::{Console, Door, Duty, HomeFile, Identity, JOB_ID, Scratch};
+use pond_wire::jail::{Console, Door, Duty, HomeFile, Identity, JOB_ID, Scratch, word};
 use rustix::fs::Uid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::cgroup::{Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, DiskRate, Mode, NoDiskRate};
+use super::cgroup::{
+    Around, Birthplace, CgroupFault, CgroupHost, CgroupLimits, DiskRate, JobCgroup, Mode, NoDiskRate,
+};
 use super::footing::{self, Footing, FootingFault, Owner};
 use super::ids::{self, IdRange, IdsFault};
-use super::launcher::{Belongings, Groundwork, Launcher, LauncherFault};
+use super::launcher::{Belongings, Child, Groundwork, Launcher, LauncherFault};
 use super::mount::Mount;
 use super::plan::{Exhibit, Facts, PlanFault, plan, scratch_of};
 use super::running::{Running, Streams};
 use super::scratch::{self, Quota, ScratchFault};
-use super::spare::Spare;
+use super::spare::{Origin, Spare};
 use super::toolchain::{self, Place};
 use super::tools::Provided;
 use crate::checkout::{Checkout, CheckoutFault};
@@ -55,11 +58,11 @@ pub enum LaunchFault {
     #[error(transparent)]
     Launcher(#[from] LauncherFault),
     #[error("letting the job into its control groups")]
-    Enter(#[source] std::io::Error),
+    Enter(#[source] io::Error),
     #[error("finding a name for what the next job gets")]
-    Name(#[source] std::io::Error),
+    Name(#[source] io::Error),
     #[error("making the job's pipes")]
-    Pipes(#[source] std::io::Error),
+    Pipes(#[source] io::Error),
     #[error("only root can mount a disk that outlives a stop; a sandbox that lasts needs one")]
     NoDisk,
 }
@@ -201,7 +204,7 @@ impl Native {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn birthplace(&self, record: &Live, limits: Limits) -> Result<Birthplace, CgroupFault> {
+    fn birthplace(&self, record: &Live, limits: Limits) -> Result<(Birthplace, Origin), CgroupFault> {
         self.spare().birthplace(&self.cgroups, record.job(), &self.bounds(limits))
     }
 
@@ -210,7 +213,10 @@ impl Native {
     pub fn begin(&self, record: &Live, policy: &SandboxPolicy) -> Result<Begun, LaunchFault> {
         let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
         let scratch = scratch_of(rustix::process::geteuid(), limits);
-        let footing = self.launcher.take_footing();
+        let (birthplace, origin) = self.birthplace(record, limits)?;
+        // A child that waits in groups which are not this job's is nobody's.
+        let footing =
+            self.launcher.take_footing().filter(|footing| !footing.has_child || origin == Origin::Spare);
         let quota = quota(limits);
         let disk = match scratch {
             Scratch::Tmpfs(_) => None,
@@ -219,13 +225,12 @@ impl Native {
                 Some(scratch::disk(&self.state.scratch(), &self.state.workshop(record.job()), quota)?)
             }
         };
-        let birthplace = self.birthplace(record, limits)?;
-        let on_ground = footing.is_some();
-        self.launcher.prepare(&Groundwork {
-            group: birthplace.directory(),
-            disk: disk.as_ref(),
-            on_ground,
-        })?;
+        let (on_ground, has_child) =
+            (footing.is_some(), footing.as_ref().is_some_and(|there| there.has_child));
+        if !has_child || disk.is_some() {
+            let group = if has_child { None } else { birthplace.directory() };
+            self.launcher.prepare(&Groundwork { group, disk: disk.as_ref(), on_ground })?;
+        }
         Ok(Begun { birthplace, scratch, footing, range: None })
     }
 
@@ -235,13 +240,15 @@ impl Native {
         let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
         // What there was goes first.
         *self.spare() = Spare::default();
-        *self.spare() = Spare::make(&self.state, &self.cgroups, self.bounds(limits))?;
+        let spare = Spare::make(&self.state, &self.cgroups, self.bounds(limits))?;
         let quota = quota(limits);
         let disk = match scratch_of(rustix::process::geteuid(), limits) {
             Scratch::Tmpfs(_) => None,
             Scratch::Ext4Image | Scratch::KeptImage => scratch::nameless_disk(&self.state.scratch(), quota)?,
         };
-        Ok(self.launcher.lay(owner, disk.map(|disk| (quota, disk)))?)
+        self.launcher.lay(owner, &Child::AtOnce(spare.directory()), disk.map(|disk| (quota, disk)))?;
+        *self.spare() = spare;
+        Ok(())
     }
 
     /// The same for a sandbox whose disk is kept. Only root can mount one.
@@ -258,7 +265,7 @@ impl Native {
         let quota = quota(limits);
         let workshop = self.state.workshop(record.job());
         let disk = scratch::kept(&self.state.scratch(), &workshop, image.path, quota, image.is_new)?;
-        let birthplace = self.birthplace(record, limits)?;
+        let (birthplace, _of_its_own) = self.birthplace(record, limits)?;
         let groundwork = Groundwork { group: birthplace.directory(), disk: Some(&disk), on_ground: false };
         self.launcher.prepare(&groundwork)?;
         let range = ids::take_range_of(image.path.as_os_str()).map_err(FootingFault::from)?;
@@ -307,13 +314,21 @@ impl Native {
             report: pipes.report.1.as_fd(),
             checkout: job.checkout.as_fd(),
         };
-        self.launcher.launch(&plan, &with)?;
-        let ends = pipes.keep();
-        // Made while the launcher makes the job's disk. The child waits for them, and ends if this process does.
-        let group = self.cgroups.complete(birthplace, &self.bounds(limits))?;
-        let running = Running::new(ends, group, range, job.duty);
-        running.let_in().map_err(LaunchFault::Enter)?;
-        Ok(running)
+        let bounds = self.bounds(limits);
+        let group = if self.cgroups.is_complete(&birthplace) {
+            let group = self.cgroups.complete(birthplace, &bounds)?;
+            pipes.let_in(&group)?;
+            self.launcher.launch(&plan, &with)?;
+            group
+        } else {
+            // They are made while the launcher makes the job's disk. The child waits for them, and ends if this process does.
+            self.launcher.launch(&plan, &with)?;
+            let group = self.cgroups.complete(birthplace, &bounds)?;
+            pipes.let_in(&group)?;
+            group
+        };
+        drop(with);
+        Ok(Running::new(pipes.keep(), group, range, job.duty))
     }
 }
 
@@ -342,7 +357,7 @@ impl Stdio {
 }
 
 /// The job must own its streams, or it could not open /dev/stderr.
-pub(super) fn pipe_of(owner: u32) -> std::io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn pipe_of(owner: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::fs::fchown(&reader, Some(Uid::from_raw(owner)), None)?;
     Ok((reader, writer))
@@ -357,7 +372,7 @@ pub(crate) struct Ends {
 }
 
 impl Pipes {
-    fn new(identity: Identity, console: Console) -> std::io::Result<Self> {
+    fn new(identity: Identity, console: Console) -> io::Result<Self> {
         let owner = match identity {
             Identity::Range { base, .. } => base + JOB_ID,
             Identity::Single { uid, .. } => uid,
@@ -368,6 +383,15 @@ impl Pipes {
             Console::Terminal { .. } => None,
         };
         Ok(Self { stdio, lifeline: pipe()?, report: pond_sys::socket::pair()? })
+    }
+
+    /// Lets pid 1 into its groups, without which it does nothing; it finds the word when it looks.
+    fn let_in(&self, group: &JobCgroup) -> Result<(), LaunchFault> {
+        match pond_sys::socket::send(&self.report.0, &[word::ENTER], &group.entry().v1) {
+            // It has ended; its report says why.
+            Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(LaunchFault::Enter),
+        }
     }
 
     /// Closes the job's ends, so that end-of-file means what it says.

@@ -54,6 +54,15 @@ pub enum Forked {
     Asking(Launcher),
 }
 
+/// When the child of a ground is made.
+#[derive(Debug)]
+pub(super) enum Child<'a> {
+    /// With its job.
+    Later,
+    /// With the ground, in this v2 group if jobs have one: a launch then finds it waiting.
+    AtOnce(Option<BorrowedFd<'a>>),
+}
+
 /// What the launcher can begin with before there is a plan.
 #[derive(Debug)]
 pub(super) struct Groundwork<'a> {
@@ -94,15 +103,26 @@ impl Launcher {
 
     /// Has it make ready what the next job gets in any case, before there is one. Where that cannot be, the launch says why.
     pub fn stand_by(&self, owner: Owner) -> Result<(), FootingFault> {
-        self.lay(owner, None)
+        self.lay(owner, &Child::Later, None)
     }
 
-    pub(super) fn lay(&self, owner: Owner, disk: Option<(Quota, Disk)>) -> Result<(), FootingFault> {
-        let (footing, ground) = Footing::plan(owner, disk.as_ref().map(|(quota, _)| *quota))?;
+    pub(super) fn lay(
+        &self,
+        owner: Owner,
+        child: &Child<'_>,
+        disk: Option<(Quota, Disk)>,
+    ) -> Result<(), FootingFault> {
+        let (mut footing, ground) = Footing::plan(owner, disk.as_ref().map(|(quota, _)| *quota))?;
         let ground = sealed(&ground)?;
+        let (standing, group) = match child {
+            Child::Later => (0, None),
+            Child::AtOnce(None) => (word::STANDING, None),
+            Child::AtOnce(Some(group)) => (word::STANDING | word::GROUP, Some(*group)),
+        };
+        footing.has_child = standing != 0;
         let files = disk.iter().flat_map(|(_, disk)| disk.files());
-        let word = word::GROUND | if disk.is_some() { word::DISK } else { 0 };
-        let descriptors: Vec<_> = std::iter::once(ground.as_fd()).chain(files).collect();
+        let word = word::GROUND | standing | if disk.is_some() { word::DISK } else { 0 };
+        let descriptors: Vec<_> = std::iter::once(ground.as_fd()).chain(group).chain(files).collect();
         // What was laid before goes with this, whether it arrives or not.
         let mut held = self.lock();
         *held = None;

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use pond_wire::contained::WindowSize;
-use pond_wire::jail::{self, Duty, JOB_ID, Report, Step, Usage};
+use pond_wire::jail::{Duty, JOB_ID, Report, Step, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -337,14 +337,6 @@ impl Running {
     /// A step of the launch failed, whether or not everybody has let go by now.
     pub fn has_failed(&self) -> bool {
         matches!(self.ending, Some(Ending::NotLaunched { .. }))
-    }
-
-    /// Lets pid 1 into its groups, without which it does nothing.
-    pub(super) fn let_in(&self) -> std::io::Result<()> {
-        match &self.hold {
-            Hold::Group(group) => self.tell(&[jail::word::ENTER], &group.entry().v1),
-            Hold::Container(..) => Ok(()),
-        }
     }
 
     /// Lets a job begin that was launched to wait for it.

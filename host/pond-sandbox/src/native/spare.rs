@@ -3,9 +3,10 @@
 //! Zone: host. Invariants: the record is on disk before a group is made, and is the job's own from the moment that has a name; who
 //! dies in between leaves what a sweep removes. What no job took is removed when it is let go of, the groups before their record.
 
+use std::os::fd::BorrowedFd;
 use std::{io, mem};
 
-use super::cgroup::{Birthplace, CgroupFault, CgroupHost, CgroupLimits, JobCgroup, reclaim};
+use super::cgroup::{Birthplace, CgroupFault, CgroupHost, CgroupLimits, DiskRate, JobCgroup, reclaim};
 use super::launch::LaunchFault;
 use crate::record::{JobName, Live, Made, Record, nonce};
 use crate::state::StateDir;
@@ -23,12 +24,22 @@ enum Standing {
     Of(JobName, Groups),
 }
 
+/// Where a job's groups come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// They are those that were ready, with whatever waits in them.
+    Spare,
+    /// They were made for the job.
+    Own,
+}
+
 #[derive(Debug)]
 struct Groups {
     /// They are called after.
     name: String,
     made: JobCgroup,
-    limits: CgroupLimits,
+    /// What a disk gives is added to, and not replaced.
+    disk_rate: Option<DiskRate>,
 }
 
 impl Spare {
@@ -43,7 +54,10 @@ impl Spare {
         let cgroups = host.directories(&name);
         let record = Live::spare(state, Record { job, made: Made::Native { cgroups: cgroups.clone() } })?;
         match host.create(&name, &limits) {
-            Ok(made) => Ok(Self(Standing::Nobodys(record, Groups { name, made, limits }))),
+            Ok(made) => {
+                let groups = Groups { name, made, disk_rate: limits.disk_rate };
+                Ok(Self(Standing::Nobodys(record, groups)))
+            }
             Err(fault) => {
                 close(record, reclaim(&cgroups));
                 Err(fault.into())
@@ -69,24 +83,34 @@ impl Spare {
         }
     }
 
-    /// Where the first process of this job is born: its groups if they are as it needs them, or others in their place.
+    /// The one group that a process can be born in which waits for whatever job comes.
+    pub(super) fn directory(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0 {
+            Standing::Nobodys(_, groups) | Standing::Of(_, groups) => groups.made.entry().v2,
+            Standing::Nothing => None,
+        }
+    }
+
+    /// Where the first process of this job is born: the groups that were ready, with its limits, or others in their place.
     pub(super) fn birthplace(
         &mut self,
         host: &CgroupHost,
         job: &JobName,
         limits: &CgroupLimits,
-    ) -> Result<Birthplace, CgroupFault> {
+    ) -> Result<(Birthplace, Origin), CgroupFault> {
         match mem::take(&mut self.0) {
             Standing::Of(of, mut groups) if of == *job => {
-                if groups.limits == *limits && groups.made.limit_again(limits).is_ok() {
-                    return Ok(Birthplace::of(groups.made));
+                if groups.disk_rate == limits.disk_rate && groups.made.limit_again(limits).is_ok() {
+                    return Ok((Birthplace::of(groups.made), Origin::Spare));
                 }
+                // Whatever waits in them goes first; that they can be removed is the proof that it went.
+                if let Err(_gone_by_now) = groups.made.kill() {}
                 groups.made.remove()?;
-                host.begin(&groups.name, limits)
+                Ok((host.begin(&groups.name, limits)?, Origin::Own))
             }
             others @ (Standing::Nothing | Standing::Nobodys(..) | Standing::Of(..)) => {
                 self.0 = others;
-                host.begin(job.as_str(), limits)
+                Ok((host.begin(job.as_str(), limits)?, Origin::Own))
             }
         }
     }
@@ -143,7 +167,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::open(directory.path()).unwrap();
         let host = CgroupHost::detect().unwrap();
-        for (wanted, is_same) in [("64m", true), ("32m", false)] {
+        for wanted in ["64m", "32m", "128m"] {
             let mut spare = Spare::make(&state, &host, limits("64m")).unwrap();
             assert_eq!(recorded(&state).unwrap(), []);
             let (first, second) = (named("first"), named("second"));
@@ -151,9 +175,10 @@ mod tests {
             assert!(spare.give(&state, &second).is_none());
             let paths = groups(record.made());
             assert_eq!(exist(&paths), paths.len());
-            let other = spare.birthplace(&host, &second, &limits("64m")).unwrap();
-            let ours = spare.birthplace(&host, &first, &limits(wanted)).unwrap();
-            assert_eq!(exist(&paths) == paths.len(), is_same, "those of other limits are made anew");
+            let (other, its) = spare.birthplace(&host, &second, &limits("64m")).unwrap();
+            let (ours, origin) = spare.birthplace(&host, &first, &limits(wanted)).unwrap();
+            assert_eq!((its, origin), (Origin::Own, Origin::Spare));
+            assert_eq!(exist(&paths), paths.len());
             let ours = host.complete(ours, &limits(wanted)).unwrap();
             assert_eq!(exist(&paths), paths.len());
             let memory = ["memory.limit_in_bytes", "memory.max"]
@@ -190,7 +215,7 @@ mod tests {
             let record = spare.give(&state, &job).unwrap();
             let paths = groups(record.made());
             paths.iter().for_each(meddle);
-            let ours = spare.birthplace(&host, &job, &limits("64m")).unwrap();
+            let (ours, _) = spare.birthplace(&host, &job, &limits("64m")).unwrap();
             let ours = host.complete(ours, &limits("64m")).unwrap();
             let said = |files: &[&str]| {
                 let mut said = paths.iter().flat_map(|path| files.iter().map(|file| path.join(file)));

@@ -148,6 +148,11 @@ impl CgroupHost {
         Ok(Birthplace(job))
     }
 
+    /// Whether none is missing.
+    pub fn is_complete(&self, begun: &Birthplace) -> bool {
+        self.hierarchies.iter().all(|hierarchy| begun.0.stands_in(hierarchy))
+    }
+
     /// Makes those that are missing, which that process enters before it does anything.
     pub fn complete(&self, begun: Birthplace, limits: &CgroupLimits) -> Result<JobCgroup, CgroupFault> {
         let Birthplace(mut job) = begun;

@@ -232,7 +232,12 @@ impl Group {
             Duty::Killing | Duty::Clearing => Ok(()),
             Duty::Limits(controllers) => {
                 for controller in controllers {
-                    self.set(directory_name, settings::legacy(*controller, limits))?;
+                    let settings = settings::legacy(*controller, limits);
+                    self.set(directory_name, settings.clone()).or_else(|fault| {
+                        // There is never less memory with swap than without: upwards, that goes first.
+                        let downwards = settings.into_iter().rev().collect();
+                        self.set(directory_name, downwards).map_err(|_| fault)
+                    })?;
                 }
                 let tasks = files::open_for_writing(self.directory.as_fd(), "tasks").map_err(|source| {
                     CgroupFault::Entry { file: self.path(directory_name).join("tasks"), source }
