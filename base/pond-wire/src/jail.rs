@@ -1,13 +1,15 @@
 //! The boundary between a host process that asks for a sandbox and the privileged launcher that makes one.
 //!
 //! A `JailPlan` is data: everything the launcher will do is written in it, and what it does not say is not done. It carries no
-//! secret. The launcher refuses a plan it does not wholly understand (`deny_unknown_fields`) or that breaks one of its own
+//! secret. The launcher refuses a plan it does not wholly understand or that breaks one of its own
 //! invariants. Answers are `Report`s of a fixed size; only the launcher and init hold the socket they travel on.
 
+mod bytes;
 mod ground;
 mod report;
 mod serving;
 
+pub use bytes::{BytesFault, decode, encode};
 pub use ground::Ground;
 pub use report::{Report, ReportFault, Step, Usage};
 pub use serving::{Answer, Ask, AskFault, ExecOrder};

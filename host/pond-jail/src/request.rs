@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use pond_wire::jail::{Console, Ground, JailPlan, MAX_PLAN_BYTES, Step, word};
+use pond_wire::jail::{self, Console, Ground, JailPlan, MAX_PLAN_BYTES, Step, word};
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
@@ -167,14 +167,14 @@ const REFUSED: Failure = Failure { step: Step::ReadPlan, errno: Errno::INVAL };
 
 /// The plan, checked. It arrives in a sealed memory file, so what was checked here is what the child reads again.
 pub(crate) fn plan_of(file: &OwnedFd) -> Result<JailPlan, Failure> {
-    let plan = serde_json::from_slice(&sealed(file)?).map_err(|_| REFUSED)?;
+    let plan = jail::decode(&sealed(file)?).map_err(|_| REFUSED)?;
     check::check(&plan)?;
     Ok(plan)
 }
 
 /// The ground, checked as a plan is.
 pub(crate) fn ground_of(file: &OwnedFd) -> Result<Ground, Failure> {
-    let ground = serde_json::from_slice(&sealed(file)?).map_err(|_| REFUSED)?;
+    let ground = jail::decode(&sealed(file)?).map_err(|_| REFUSED)?;
     check::check_ground(&ground)?;
     Ok(ground)
 }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use pond_sys::counted::Counter;
 use pond_sys::process::{Ended, exit_now, fork_plainly, reap_any};
 use pond_sys::seccomp;
-use pond_wire::jail::{Answer, Ask, Console, ExecOrder, Report, Step};
+use pond_wire::jail::{self, Answer, Ask, Console, ExecOrder, Report, Step};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -136,7 +136,7 @@ impl Serving<'_> {
         let invalid = Failure { step: Step::CheckPlan, errno: Errno::INVAL };
         let mut descriptors = descriptors.into_iter();
         let order = request::sealed(&descriptors.next().ok_or(invalid)?)?;
-        let order: ExecOrder = serde_json::from_slice(&order).map_err(|_| invalid)?;
+        let order: ExecOrder = jail::decode(&order).map_err(|_| invalid)?;
         let console = order.console;
         let program = order.over(&self.order.plan.program);
         let streams: Vec<OwnedFd> = descriptors.collect();

@@ -33,7 +33,7 @@ fn laid(ground: &Ground) -> Laid {
 
 fn with(ground: &Ground, child: Child) -> Laid {
     let file = memfd_create("ground", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    let text = serde_json::to_vec(ground).unwrap();
+    let text = pond_wire::jail::encode(ground).unwrap();
     assert_eq!(rustix::io::write(&file, &text).unwrap(), text.len());
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).unwrap();
     Laid::lay(None, Lay { ground: file, child, disk: None })
@@ -160,7 +160,7 @@ fn a_ground_that_cannot_be_laid_is_told_when_somebody_asks() {
 #[test]
 fn a_ground_that_is_no_file_of_ours_is_refused() {
     let file = memfd_create("ground", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    let text = serde_json::to_vec(&ground(entries())).unwrap();
+    let text = pond_wire::jail::encode(&ground(entries())).unwrap();
     assert_eq!(rustix::io::write(&file, &text).unwrap(), text.len());
     let failure =
         settled(Laid::lay(None, Lay { ground: file, child: Child::Later, disk: None })).err().unwrap();

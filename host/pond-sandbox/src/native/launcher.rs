@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pond_sys::process::reap_any;
-use pond_wire::jail::{JailPlan, Report, ReportFault, word};
+use pond_wire::jail::{self, JailPlan, Report, ReportFault, word};
 use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
 use serde::Serialize;
 
@@ -213,7 +213,7 @@ impl Launcher {
 }
 
 pub(super) fn sealed(plan: &impl Serialize) -> Result<OwnedFd, LauncherFault> {
-    let bytes = serde_json::to_vec(plan).map_err(|fault| LauncherFault::Plan(fault.into()))?;
+    let bytes = jail::encode(plan).map_err(|fault| LauncherFault::Plan(io::Error::other(fault)))?;
     role::sealed("plan", &bytes).map_err(LauncherFault::Plan)
 }
 
