@@ -71,6 +71,41 @@ fn time_ends_a_job_whose_output_nobody_reads() {
     );
 }
 
+/// Opens its own end of both pipes for reading, makes both readable, waits until pond has taken from the one, and takes from the
+/// other what pond is about to read.
+const THIEF: &str = r#"
+    use Fcntl;
+    my $far = O_NONBLOCK;
+    sysopen(my $out, "/proc/self/fd/1", O_RDONLY | $far) and sysopen(my $err, "/proc/self/fd/2", O_RDONLY | $far) or die;
+    sysopen(my $in, "/proc/self/fd/1", O_WRONLY | $far) or die;
+    my ($waiting, $stolen) = (pack("i", 0), "");
+    for (;;) {
+        select(undef, undef, undef, 0.0015);
+        syswrite(STDERR, "y");
+        syswrite($in, "x" x 16384);
+        do { ioctl($out, 0x541B, $waiting) or die } while (unpack("i", $waiting) >= 16384);
+        last if sysread($err, $stolen, 1);
+    }
+    mkdir("stolen") && open(MARK, ">", "stolen/one") && close(MARK) or die;
+    sleep 100000;
+"#;
+
+#[test]
+fn time_ends_a_job_that_takes_back_what_it_wrote() {
+    let world = World::new();
+    let mut pond = world.pond(&["run", "--timeout", "4s", "--", "perl", "-e", THIEF]);
+    let mut child = pond.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(pond);
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    let done = Done::of(child.wait_with_output().unwrap());
+    assert_eq!(done.code, 124, "{done:?}");
+    assert!(done.stderr.contains("1 file changed"), "nothing was stolen: {done:?}");
+}
+
 /// A job that writes to a reader who has gone ends as it would in any pipeline, and what it did is its result.
 #[test]
 fn a_reader_who_has_gone_ends_the_job() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use pond_sandbox::native::{Ending, Over, Running, RunningFault};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 
 use crate::terminal::{TerminalFault, UserTerminal};
 use feeder::{Fed, Feeder, Presses, Source};
@@ -107,6 +107,10 @@ pub fn supervise(
     let mut outputs = Vec::new();
     if let Some(streams) = running.streams.take() {
         feeder.connect(streams.stdin).map_err(SuperviseFault::Input)?;
+        // A job can open its own end of a pipe again and take out what it wrote, between our wait and our reading.
+        for output in [&streams.stdout, &streams.stderr] {
+            ioctl_fionbio(output, true).map_err(|errno| SuperviseFault::Output(errno.into()))?;
+        }
         outputs.extend([(Stream::Stdout, streams.stdout), (Stream::Stderr, streams.stderr)]);
     }
     let terminal = wiring.terminal;
