@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use serde::{Deserialize, Serialize};
 
 use super::Sources;
-use super::head::{self, commit_of, packed_table};
+use super::head::{self, References};
 use super::overlay::{DirectoryMark, Upper};
 use crate::beneath;
 
@@ -43,41 +43,49 @@ pub(super) fn made(sources: &Sources) -> Vec<Moved> {
     if beneath::open_dir(&sources.upper, b".git").is_err() {
         return Vec::new();
     }
+    let (before, after) = (References::of(&before), References::of(&after));
     let branches = candidates(sources).into_iter().filter_map(|name| {
-        let (from, to) = (commit_of(&name, &before), commit_of(&name, &after));
+        let (from, to) = (before.commit_of(&name), after.commit_of(&name));
         moved(name, from, to)
     });
-    let head = moved("HEAD".to_owned(), head::head(&before), head::head(&after));
+    let head = moved("HEAD".to_owned(), before.head(), after.head());
     head.into_iter().chain(branches).take(MOST_TOLD).collect()
 }
 
 /// Branches the job wrote, sorted: files of its own, and lines of a table of its own.
 fn candidates(sources: &Sources) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = Loose::default();
     loose(sources, BRANCHES, MOST_DEPTH, &mut found);
+    let mut found = found.branches;
     let own = |path: &str, most| head::text(sources.upper.as_fd(), path, most);
-    if let Some(table) = packed_table(&own) {
-        let names = table.lines().filter_map(|line| Some(line.split_once(' ')?.1));
-        found.extend(names.filter(|name| is_branch(name)).take(MOST_ENTRIES).map(str::to_owned));
-    }
+    let own = References::of(&own);
+    found.extend(own.packed().keys().filter(|name| is_branch(name)).take(MOST_ENTRIES).cloned());
     found.sort_unstable();
     found.dedup();
     found
 }
 
-fn loose(sources: &Sources, place: &str, depth: usize, found: &mut Vec<String>) {
+/// What was found, among how many entries of any kind.
+#[derive(Default)]
+struct Loose {
+    branches: Vec<String>,
+    looked_at: usize,
+}
+
+fn loose(sources: &Sources, place: &str, depth: usize, found: &mut Loose) {
     let Ok(directory) = beneath::open_dir(&sources.upper, format!(".git/{place}").as_bytes()) else { return };
     let listed = beneath::each_name(
         directory.as_fd(),
         |_unreadable| Stop,
         |name| {
-            if found.len() >= MOST_ENTRIES {
+            found.looked_at += 1;
+            if found.looked_at > MOST_ENTRIES {
                 return Err(Stop);
             }
             let path = name.to_str().map(|name| format!("{place}/{name}"));
             match (path, sources.xattrs.entry(directory.as_fd(), name)) {
                 (Ok(path), Ok(Upper::Directory)) if depth > 0 => loose(sources, &path, depth - 1, found),
-                (Ok(path), Ok(Upper::File(..))) if is_branch(&path) => found.push(path),
+                (Ok(path), Ok(Upper::File(..))) if is_branch(&path) => found.branches.push(path),
                 // Whatever else lies there is no branch.
                 (Ok(_) | Err(_), Ok(_) | Err(_)) => {}
             }
@@ -131,6 +139,7 @@ fn is_absent(directory: BorrowedFd<'_>, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     //! On a real overlay, with the files git would have written.
+    use std::cell::Cell;
     use std::fs;
     use std::path::Path;
 
@@ -194,6 +203,23 @@ mod tests {
         assert_eq!(made(&replaced.sources()), [], "an opaque directory shows nothing of the base");
         put(&replaced.merged(), "HEAD", TWO);
         assert_eq!(made(&replaced.sources()), [moved("HEAD", Some(ONE), TWO)]);
+    }
+
+    /// Read anew for each name it would take minutes.
+    #[test]
+    fn a_table_is_read_once_however_many_names_are_in_it() {
+        let overlay = Overlay::new(OverlayXattrs::Trusted, repository);
+        let read = Cell::new(0);
+        let lower = overlay.sources();
+        let counting = |path: &str, most| {
+            read.set(read.get() + usize::from(path.ends_with("packed-refs")));
+            head::text(lower.lower.as_fd(), path, most)
+        };
+        let references = References::of(&counting);
+        let found =
+            (0..1000).filter(|number| references.commit_of(&format!("refs/heads/{number}")).is_some());
+        assert_eq!((found.count(), references.commit_of("refs/heads/old/packed").as_deref()), (0, Some(ONE)));
+        assert_eq!(read.get(), 1);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The commit that a repository's HEAD, or a branch of it, names. Read from files of a hostile tree: by descriptor, regular, within a
 //! size, never through a link. Whatever is unusual (a linked worktree, a damaged reference) is no commit rather than a guess.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::BorrowedFd;
@@ -19,35 +21,52 @@ pub(super) type Reader<'a> = &'a dyn Fn(&str, u64) -> Option<String>;
 /// In hexadecimal, of either length git has.
 pub fn head_commit(checkout: BorrowedFd<'_>, above: Option<&Above>) -> Option<String> {
     let top = above.map_or(checkout, Above::top);
-    head(&|path, most| text(top, path, most))
+    References::of(&|path, most| text(top, path, most)).head()
 }
 
-pub(super) fn head(read: Reader<'_>) -> Option<String> {
-    let head = read(".git/HEAD", MOST_REFERENCE)?;
-    match head.strip_prefix("ref: ").map(str::trim_end) {
-        Some(name) => commit_of(name, read),
-        None => commit(head.trim_end()),
+/// What the references of one repository name. Its table is read once, however many are asked for.
+pub(super) struct References<'a> {
+    read: Reader<'a>,
+    packed: OnceCell<BTreeMap<String, String>>,
+}
+
+impl<'a> References<'a> {
+    pub(super) fn of(read: Reader<'a>) -> Self {
+        Self { read, packed: OnceCell::new() }
     }
-}
 
-/// The commit that a reference names.
-pub(super) fn commit_of(name: &str, read: Reader<'_>) -> Option<String> {
-    if !name.starts_with("refs/") || name.contains("..") {
-        return None;
+    pub(super) fn head(&self) -> Option<String> {
+        let head = (self.read)(".git/HEAD", MOST_REFERENCE)?;
+        match head.strip_prefix("ref: ").map(str::trim_end) {
+            Some(name) => self.commit_of(name),
+            None => commit(head.trim_end()),
+        }
     }
-    match read(&format!(".git/{name}"), MOST_REFERENCE) {
-        Some(loose) => commit(loose.trim_end()),
-        None => packed(&packed_table(read)?, name),
+
+    /// The commit that a reference names.
+    pub(super) fn commit_of(&self, name: &str) -> Option<String> {
+        if !name.starts_with("refs/") || name.contains("..") {
+            return None;
+        }
+        match (self.read)(&format!(".git/{name}"), MOST_REFERENCE) {
+            Some(loose) => commit(loose.trim_end()),
+            None => self.packed().get(name).cloned(),
+        }
     }
-}
 
-pub(super) fn packed_table(read: Reader<'_>) -> Option<String> {
-    read(".git/packed-refs", MOST_PACKED)
-}
-
-fn packed(table: &str, wanted: &str) -> Option<String> {
-    let found = table.lines().find_map(|line| line.split_once(' ').filter(|(_, name)| *name == wanted));
-    commit(found?.0)
+    /// By name; of lines with the same one, the first that names a commit.
+    pub(super) fn packed(&self) -> &BTreeMap<String, String> {
+        self.packed.get_or_init(|| {
+            let table = (self.read)(".git/packed-refs", MOST_PACKED).unwrap_or_default();
+            let mut packed = BTreeMap::new();
+            for (number, name) in table.lines().filter_map(|line| line.split_once(' ')) {
+                if let Some(commit) = commit(number) {
+                    packed.entry(name.to_owned()).or_insert(commit);
+                }
+            }
+            packed
+        })
+    }
 }
 
 fn commit(text: &str) -> Option<String> {

@@ -14,10 +14,13 @@ use rustix::fs::FileType;
 use sha1::{Digest, Sha1};
 
 use super::above::Above;
+use super::caps::PATH_BYTES;
 use crate::beneath;
 
 const INDEX: &[u8] = b".git/index";
 const MAX_BYTES: u64 = 32 << 20;
+/// Of all names together, as they stand in memory.
+const MOST_TEXT: usize = 64 << 20;
 const CHECKSUM: usize = 20;
 /// Times, numbers, mode, size, object name and flags of one entry.
 const ENTRY: usize = 62;
@@ -96,9 +99,14 @@ fn parse(bytes: &[u8]) -> Option<BTreeSet<Vec<u8>>> {
         return None;
     }
     let mut paths = BTreeSet::new();
-    let mut path = Vec::new();
+    let (mut path, mut text) = (Vec::new(), 0);
     for _ in 0..count {
         rest = if version == 4 { short_entry(rest, &mut path)? } else { padded_entry(rest, &mut path)? };
+        text += path.len();
+        // A name may say in a few bytes that it is the last one and a little more.
+        if path.len() > PATH_BYTES || text > MOST_TEXT {
+            return None;
+        }
         paths.insert(path.clone());
     }
     lists_everything(rest).then_some(paths)
@@ -198,6 +206,35 @@ mod tests {
             assert!(tracked.has_below(b"target") && tracked.has_below(b"src"), "{version}");
             assert!(!tracked.has_below(b"target/debug") && !tracked.has_below(b"sr"), "{version}");
         }
+    }
+
+    /// An index of version 4: a first name this long, then so many that are each the last one and a byte more or, from a length on,
+    /// the last one again with another end.
+    fn growing(first: usize, entries: u32, longest: usize) -> Vec<u8> {
+        let mut bytes = [b"DIRC".as_slice(), &4_u32.to_be_bytes(), &entries.to_be_bytes()].concat();
+        let mut length = first;
+        for number in 0..entries {
+            bytes.extend([0; ENTRY]);
+            match number {
+                0 => bytes.extend([[0].as_slice(), &vec![b'a'; first], &[0]].concat()),
+                _ if length < longest => {
+                    length += 1;
+                    bytes.extend([0, b'a', 0]);
+                }
+                _ => bytes
+                    .extend([[4].as_slice(), format!("{:04x}", number % 0x1_0000).as_bytes(), &[0]].concat()),
+            }
+        }
+        [bytes, vec![0; CHECKSUM]].concat()
+    }
+
+    #[test]
+    fn names_that_grow_from_each_other_take_no_more_memory_than_is_allowed() {
+        let known = |bytes: &[u8]| parse(bytes).map(|paths| paths.len());
+        assert_eq!(known(&growing(8, 100, 4000)), Some(100));
+        assert_eq!(known(&growing(4000, 100, PATH_BYTES)), Some(100));
+        assert_eq!(known(&growing(4000, 200, PATH_BYTES + 1)), None, "no path is as long");
+        assert_eq!(known(&growing(4000, 20_000, 4000)), None, "nor are so many together");
     }
 
     #[test]
