@@ -23,6 +23,8 @@ use crate::path::{join, quoted};
 
 const MOST_ENTRIES: u64 = 1_000_000;
 const MOST_BYTES: u64 = 16 << 30;
+/// Of the paths of directories, which are held until all is copied.
+const MOST_TEXT: usize = if cfg!(test) { 256 << 10 } else { 64 << 20 };
 const DEEPEST: usize = 128;
 /// How often a file that is being written is tried.
 const TRIES: usize = 3;
@@ -44,6 +46,8 @@ pub struct Copied {
 pub enum SnapshotFault {
     #[error("the checkout has more than {MOST_ENTRIES} entries; name a smaller directory with --checkout")]
     TooManyEntries,
+    #[error("the paths of the checkout's directories are more than {} MiB together; name a smaller one with --checkout", MOST_TEXT >> 20)]
+    TooMuchText,
     #[error("the checkout holds more than {} GiB; run without --snapshot", MOST_BYTES >> 30)]
     TooManyBytes,
     #[error("{path} lies more than {DEEPEST} directories deep")]
@@ -94,6 +98,7 @@ pub(crate) fn copy(
         is_root: rustix::process::geteuid().is_root(),
         done: Copied::default(),
         made: Vec::new(),
+        text: 0,
     };
     let mut pending = vec![(Vec::new(), 0)];
     while let Some((dir, depth)) = pending.pop() {
@@ -111,6 +116,8 @@ struct Copy<'a> {
     done: Copied,
     /// Directories, parents first. They get their permissions and times when nothing is added to them any more.
     made: Vec<(Vec<u8>, Stat)>,
+    /// Bytes of the paths of all directories found so far.
+    text: usize,
 }
 
 impl Copy<'_> {
@@ -151,6 +158,10 @@ impl Copy<'_> {
                         Err(SnapshotFault::TooDeep { path: quoted("", &path) })
                     }
                     FileType::Directory => {
+                        self.text += path.len();
+                        if self.text > MOST_TEXT {
+                            return Err(SnapshotFault::TooMuchText);
+                        }
                         pending.push((path, depth + 1));
                         Ok(())
                     }

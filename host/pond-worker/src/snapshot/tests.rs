@@ -87,3 +87,21 @@ fn a_sparse_file_stays_sparse_and_the_rest_is_bounded() {
     let fault = snapshot(open(deep.path()).as_fd(), open(again.path()).as_fd()).unwrap_err();
     assert!(matches!(fault, SnapshotFault::TooDeep { .. }), "{fault}");
 }
+
+/// Each of them is held whole until all is copied: a few files of a tree would otherwise cost gigabytes.
+#[test]
+fn directories_whose_paths_are_long_are_few() {
+    let source = tempfile::tempdir().unwrap();
+    let deep = (0..15).fold(source.path().to_owned(), |path, _| path.join("d".repeat(200)));
+    std::fs::create_dir_all(&deep).unwrap();
+    let copied = |directories: usize| {
+        (0..directories).for_each(|number| {
+            std::fs::create_dir_all(deep.join(number.to_string())).unwrap();
+        });
+        let target = tempfile::tempdir().unwrap();
+        let [from, to] = [source.path(), target.path()].map(|path| File::open(path).unwrap());
+        snapshot(from.as_fd(), to.as_fd()).map(|copied| copied.entries)
+    };
+    assert_eq!(copied(60).unwrap(), 75);
+    assert!(matches!(copied(100), Err(SnapshotFault::TooMuchText)));
+}
