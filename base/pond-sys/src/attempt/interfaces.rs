@@ -103,6 +103,29 @@ pub fn segment_key(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG, (&raw const key).cast(), size_of_val(&key))
 }
 
+/// Takes one of the labels that all networks of the host have between them; the socket gives it back.
+pub fn flow_label(socket: BorrowedFd<'_>) -> io::Result<()> {
+    const CREATE: u16 = 1;
+    const EXCLUSIVE: u8 = 1;
+    #[repr(C)]
+    struct Request {
+        destination: [u8; 16],
+        label: u32,
+        action: u8,
+        share: u8,
+        flags: u16,
+        expires: u16,
+        linger: u16,
+        rest: u32,
+    }
+    let mut destination = [0; 16];
+    destination[15] = 1;
+    let (action, share, flags) = (0, EXCLUSIVE, CREATE);
+    let request = Request { destination, label: 0, action, share, flags, expires: 0, linger: 0, rest: 0 };
+    let bytes = size_of_val(&request);
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWLABEL_MGR, (&raw const request).cast(), bytes)
+}
+
 fn set_option(
     socket: BorrowedFd<'_>,
     level: libc::c_int,

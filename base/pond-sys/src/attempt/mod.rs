@@ -18,7 +18,7 @@ pub use files::{
 };
 pub use foreign::{reach_refused_calls, socket_as_i386, socket_as_x32};
 pub use interfaces::{
-    bpf_map, io_uring, kernel_aio, kernel_log, key_add, key_request, key_session, perf_event,
+    bpf_map, flow_label, io_uring, kernel_aio, kernel_log, key_add, key_request, key_session, perf_event,
     port_permissions, port_privilege, segment_key, socket_program, upper_protocol, userfault,
 };
 pub use isolated::{Trial, isolated};

@@ -143,6 +143,7 @@ pub(super) const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
 pub(super) const SO_ATTACH_REUSEPORT_EBPF: u32 = 52;
 pub(super) const SO_RCVBUF: u32 = 8;
 pub(super) const TCP_ULP: u32 = 31;
+pub(super) const IPV6_FLOWLABEL_MGR: u32 = 32;
 /// TCP_MD5SIG, TCP_MD5SIG_EXT, and TCP_AO_ADD_KEY to TCP_AO_INFO.
 pub(super) const TCP_KEYS: [u32; 5] = [14, 32, 38, 39, 40];
 
@@ -181,8 +182,23 @@ pub(super) const SET_OPTION: Decision = Decision::Asks(&Question {
             then: REFUSE,
             otherwise: ALLOW,
         }),
+        otherwise: FLOW_LABEL,
+    }),
+});
+
+/// There is one table of them for all networks of the host, and three thousand places in it for everybody.
+const FLOW_LABEL: Decision = Decision::Asks(&Question {
+    argument: Second,
+    mask: WHOLE,
+    any_of: &[bits(libc::IPPROTO_IPV6)],
+    then: Decision::Asks(&Question {
+        argument: Third,
+        mask: WHOLE,
+        any_of: &[IPV6_FLOWLABEL_MGR],
+        then: REFUSE,
         otherwise: ALLOW,
     }),
+    otherwise: ALLOW,
 });
 
 pub(super) const TIOCSTI: u32 = 0x5412;

@@ -95,6 +95,7 @@ mod tests {
         ("setsockopt", |[_, level, option]| match level {
             1 => [8, 26, 50, 51, 52].contains(&option),
             6 => [14, 31, 32, 38, 39, 40].contains(&option),
+            41 => option == 32,
             _ => false,
         }),
         ("tgkill", to_pid_one),
@@ -103,8 +104,8 @@ mod tests {
     const TERMINAL_AND_INODE: [u32; 5] = [TIOCSTI, TIOCLINUX, TIOCSETD, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR];
     const CORE: u64 = 4;
     /// What arguments are tried with, besides what the exceptions are about.
-    const WORDS: [u64; 18] =
-        [0, 1, 2, 6, 8, 10, 14, 16, 17, 26, 31, 40, 51, 0x2180, 0x6180, 0x81A4, 0x1000_0001, CORE];
+    const WORDS: [u64; 20] =
+        [0, 1, 2, 6, 8, 10, 14, 16, 17, 26, 31, 32, 40, 41, 51, 0x2180, 0x6180, 0x81A4, 0x1000_0001, CORE];
 
     fn to_pid_one([process, ..]: [u64; 3]) -> bool {
         process == 1

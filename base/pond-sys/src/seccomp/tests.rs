@@ -157,9 +157,9 @@ fn programs_are_small_and_shallow() {
         (profile, filter.instructions().len(), steps)
     });
     let expected = [
-        (Workload, 188, Some(17)),
-        (WorkloadCounted, 193, Some(19)),
-        (WorkloadDebug, 186, Some(17)),
+        (Workload, 192, Some(17)),
+        (WorkloadCounted, 197, Some(19)),
+        (WorkloadDebug, 190, Some(17)),
         (Init, 50, Some(13)),
         (Gateway, 101, Some(13)),
     ];
@@ -275,6 +275,9 @@ const CASES: &[(Profile, c_long, [u64; 3], Verdict)] = &[
     (Workload, libc::SYS_setsockopt, [0, HIGH | 1, HIGH | 51], NotPermitted),
     (Workload, libc::SYS_setsockopt, [0, 6, 31], NotPermitted),
     (Workload, libc::SYS_setsockopt, [0, 6, 26], Allow),
+    (Workload, libc::SYS_setsockopt, [0, 41, 32], NotPermitted),
+    (Workload, libc::SYS_setsockopt, [0, 41, 26], Allow),
+    (Workload, libc::SYS_setsockopt, [0, 17, 32], Allow),
     (Workload, libc::SYS_setsockopt, [0, 1, 31], Allow),
     (Workload, libc::SYS_setsockopt, [0, 0, 26], Allow),
     (Workload, libc::SYS_io_setup, [1, 0, 0], NotImplemented),

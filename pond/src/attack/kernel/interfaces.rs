@@ -40,6 +40,10 @@ pub(super) const CASES: &[Case] = &[
             denied("upper protocol", |_| attempt::upper_protocol(stream()?.as_fd())),
             denied("segment keys", |_| attempt::segment_key(stream()?.as_fd()))
                 .excused(&[(Errno::NOPROTOOPT, "this kernel signs no segments")]),
+            denied("flow label", |_| attempt::flow_label(datagrams()?.as_fd())).excused(&[
+                (Errno::AFNOSUPPORT, "this kernel speaks no IPv6"),
+                (Errno::NOBUFS, "somebody holds every label that this host has"),
+            ]),
         ],
     },
     Case {
@@ -192,6 +196,10 @@ pub(in crate::attack) fn socket(family: u16, kind: u32, protocol: u32) -> io::Re
 
 fn stream() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?)
+}
+
+fn datagrams() -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)?)
 }
 
 fn connect(address: &SocketAddrUnix) -> io::Result<()> {
