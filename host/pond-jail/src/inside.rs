@@ -11,7 +11,7 @@ use pond_sys::seccomp;
 use pond_wire::jail::{Duty, Identity, Report, Rlimits, RootEntry, Scratch, Start, Step, word};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, set_dumpable_behavior};
 
 use crate::enter::tell;
 use crate::fault::{At, Failure};
@@ -153,18 +153,33 @@ fn enter(
         Fork::Parent(child) => child.pid,
     };
     drop(theirs);
+    // The job may have run from here on, whatever becomes of this process: an end without a word says just that.
+    let started = become_init(order, job, (ours, child_events, table), terminal, ready.for_init, report);
+    Ok(Duties::Watch(started.unwrap_or_else(|_failure| exit_now(1))))
+}
+
+/// What pid 1 keeps beside a job that runs: it waits, counts, reaps and reports.
+fn become_init(
+    order: &Order,
+    job: Pid,
+    (from_job, child_events, table): (OwnedFd, OwnedFd, Table),
+    terminal: Option<OwnedFd>,
+    filter: seccomp::Filter,
+    report: BorrowedFd<'_>,
+) -> Result<pond_init::Started, Failure> {
     // 8. Init keeps no power and no descriptor it does not need: it waits, counts, reaps and reports.
     job::drop_capabilities().at(Step::GuardInit)?;
     rustix::thread::set_no_new_privs(true).at(Step::GuardInit)?;
     // A child that ends before its filter holds says why itself.
-    let listener = hear(&ours, job::COUNT, Step::GuardInit).ok().and_then(|heard| heard.into_iter().next());
-    drop(ours);
+    let listener =
+        hear(&from_job, job::COUNT, Step::GuardInit).ok().and_then(|heard| heard.into_iter().next());
+    drop(from_job);
     let counter = listener.map(|listener| Counter { listener, table });
     let kept = [report, order.lifeline.as_fd(), child_events.as_fd()].into_iter();
     let kept = kept.chain(terminal.as_ref().map(AsFd::as_fd));
     let counting = counter.iter().flat_map(|counter| [counter.listener.as_fd(), counter.table.as_fd()]);
     pond_sys::fd::close_all_but(&kept.chain(counting).collect::<Vec<_>>()).at(Step::GuardInit)?;
-    Ok(Duties::Watch(pond_init::Started { job, child_events, filter: ready.for_init, terminal, counter }))
+    Ok(pond_init::Started { job, child_events, filter, terminal, counter })
 }
 
 /// In the forked child, which becomes the job, or says why not and exits.
