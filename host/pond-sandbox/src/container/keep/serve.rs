@@ -11,7 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use pond_wire::contained::Kernel;
-use pond_wire::jail::{Answer, Ask, Console, ExecOrder, MAX_PLAN_BYTES, Report, Start, Step, WORKSPACE};
+use pond_wire::jail::{
+    self, Answer, Ask, Console, ExecOrder, MAX_PLAN_BYTES, Report, Start, Step, WORKSPACE,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -162,7 +164,7 @@ impl Desk {
         let invalid = || refused(io::ErrorKind::InvalidInput.into());
         let mut descriptors = descriptors.into_iter();
         let order = read(&File::from(descriptors.next().ok_or_else(invalid)?)).map_err(refused)?;
-        let order: ExecOrder = serde_json::from_slice(&order).map_err(|_| invalid())?;
+        let order: ExecOrder = jail::decode(&order).map_err(|_| invalid())?;
         let mut next = || descriptors.next().ok_or_else(invalid);
         let (ends, master) = match order.console {
             Console::Pipes => {
