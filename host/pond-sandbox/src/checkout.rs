@@ -1,6 +1,7 @@
 //! The directory a job works on, opened once: everything later refers to the descriptor, not the name.
 
 mod git;
+mod repository;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,14 +9,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use pond_wire::jail::{CheckoutPath, ReplacedFile};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+pub use repository::RepositoryFault;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::native::Owner;
 use crate::state::StateDir;
 
-/// Where git keeps what may hold a credential. A configuration larger than this is none.
-const GIT_CONFIGURATIONS: [&str; 2] = [".git/config", ".git/config.worktree"];
+/// A configuration larger than this is none.
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +34,9 @@ pub enum CheckoutFault {
     #[error(
         "{0} cannot be read as text, so its credentials cannot be kept from the job; repair or remove it"
     )]
-    Configuration(&'static str),
+    Configuration(String),
+    #[error(transparent)]
+    Repository(#[from] RepositoryFault),
     #[error("{0} is the root directory; run pond in the directory of a project")]
     Root(PathBuf),
     #[error(
@@ -116,28 +119,36 @@ impl Checkout {
     /// What the job gets to see in place of git's own files, so that tokens in them stay outside.
     pub fn without_credentials(&self) -> Result<Vec<ReplacedFile>, CheckoutFault> {
         let mut replaced = Vec::new();
-        for path in GIT_CONFIGURATIONS {
-            if let Some(content) = self.configuration(path)?.as_deref().and_then(git::scrub) {
-                replaced.push(ReplacedFile { path: path.to_owned(), content });
+        for path in repository::configurations(self.as_fd())? {
+            if let Some(content) = self.small_text(&path)?.as_deref().and_then(git::scrub) {
+                replaced.push(ReplacedFile { path, content });
             }
         }
         Ok(replaced)
     }
 
-    /// The file's text if there is one. A link or a special file in its place leads nowhere from inside the sandbox.
-    fn configuration(&self, path: &'static str) -> Result<Option<String>, CheckoutFault> {
+    /// The repository's place, where the checkout is a worktree or a submodule and holds only the way to it: no job sees that.
+    pub fn repository_elsewhere(&self) -> Option<String> {
+        let way = self.small_text(repository::METADATA).ok()??;
+        let place = way.strip_prefix("gitdir: ")?.trim_end();
+        let leaves = place.starts_with('/') || place.split('/').any(|part| part == "..");
+        leaves.then(|| place.to_owned())
+    }
+
+    /// The text of the regular file at this place if there is one. A link or a special file leads nowhere from inside the sandbox.
+    fn small_text(&self, path: &str) -> Result<Option<String>, CheckoutFault> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        let file = match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), within) {
+        let file = match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), repository::WITHIN)
+        {
             Ok(file) => File::from(file),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Ok(None),
             Err(errno) => return Err(CheckoutFault::Open { path: path.into(), source: errno.into() }),
         };
         let mut text = String::new();
-        let unreadable = |_| CheckoutFault::Configuration(path);
+        let unreadable = |_| CheckoutFault::Configuration(path.to_owned());
         file.take(MAX_CONFIGURATION_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > MAX_CONFIGURATION_BYTES {
-            return Err(CheckoutFault::Configuration(path));
+            return Err(CheckoutFault::Configuration(path.to_owned()));
         }
         Ok(Some(text))
     }

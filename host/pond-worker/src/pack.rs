@@ -4,6 +4,7 @@
 //! links, and special files, other mounts and unreadable entries are left out and named, as a snapshot does. Git's own files
 //! travel without their credentials, as `pond run` shows them. What the hash is over is exactly what was written.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use pond_sandbox::checkout::{Checkout, CheckoutFault};
 use pond_seal::Digest;
 use pond_seal::tree::{Entry as Named, Listing, TreeFault as NamingFault};
-use pond_wire::jail::ReplacedFile;
 use pond_wire::tree::{Entry, MAX_DEPTH, MAX_FILE, Moment, TreeCaps};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -63,15 +63,23 @@ pub enum PackFault {
 
 /// Writes the tree of `checkout` to `to`.
 pub fn pack(checkout: &Checkout, to: impl Write) -> Result<Packed, PackFault> {
-    tree(checkout.as_fd(), checkout.without_credentials()?, to)
+    let replaced = checkout.without_credentials()?;
+    tree(
+        checkout.as_fd(),
+        replaced.into_iter().map(|file| (file.path.into_bytes(), file.content)).collect(),
+        to,
+    )
 }
 
 /// Writes the tree of a directory of pond's own, such as a job's result, to `to`.
 pub fn pack_result(directory: BorrowedFd<'_>, to: impl Write) -> Result<Packed, PackFault> {
-    tree(directory, Vec::new(), to)
+    tree(directory, Replaced::new(), to)
 }
 
-fn tree(root: BorrowedFd<'_>, replaced: Vec<ReplacedFile>, to: impl Write) -> Result<Packed, PackFault> {
+/// What goes in place of a file's own content, by path.
+type Replaced = BTreeMap<Vec<u8>, String>;
+
+fn tree(root: BorrowedFd<'_>, replaced: Replaced, to: impl Write) -> Result<Packed, PackFault> {
     let root = beneath::open_dir(root, b"").map_err(|errno| reading(b".", errno.into()))?;
     let packed =
         Packed { input: Digest::of(b""), entries: 0, bytes: 0, skipped: 0, skipped_names: Vec::new() };
@@ -84,7 +92,7 @@ fn tree(root: BorrowedFd<'_>, replaced: Vec<ReplacedFile>, to: impl Write) -> Re
 
 struct Packing<W: Write> {
     to: io::BufWriter<W>,
-    replaced: Vec<ReplacedFile>,
+    replaced: Replaced,
     listing: Listing,
     packed: Packed,
 }
@@ -139,7 +147,7 @@ impl<W: Write> Packing<W> {
                     Err(errno) if is_left_out(errno) => return self.skip(path),
                     opened => File::from(opened.map_err(failed)?),
                 };
-                match self.replacement(path) {
+                match self.replaced.get(path).cloned() {
                     Some(content) => self.file(name, path, stat, content.len(), &mut content.as_bytes()),
                     None => self.own_file(name, path, file),
                 }
@@ -207,10 +215,6 @@ impl<W: Write> Packing<W> {
             left = left.saturating_sub(u64::try_from(length).unwrap_or(u64::MAX));
         }
         to.finish().map_err(PackFault::Write)
-    }
-
-    fn replacement(&self, path: &[u8]) -> Option<String> {
-        self.replaced.iter().find(|file| file.path.as_bytes() == path).map(|file| file.content.clone())
     }
 
     fn admit(&mut self, path: &[u8], entry: Named) -> Result<(), PackFault> {
