@@ -227,6 +227,27 @@ fn credentials_of_submodules_stay_outside() {
     assert_eq!((done.code, done.stdout.trim()), (0, "4"), "{done:?}");
 }
 
+/// A linked worktree holds only the way to its repository, and that leads out of what a job sees.
+#[test]
+fn a_job_that_fails_without_its_repository_is_told_where_that_is() {
+    let world = World::new();
+    let git = "git init -q one && cd one && git -c user.name=a -c user.email=a commit -q --allow-empty -m 1 && git worktree add -q ../two";
+    let made = Done::of(world.command("sh").args(["-c", git]).output().unwrap());
+    assert_eq!(made.code, 0, "{made:?}");
+    let run = |checkout: &str, command: &str| {
+        world.run(&["run", "--checkout", checkout, "--", "sh", "-c", command])
+    };
+    let (code, place) = ("[repository_elsewhere]", "one/.git/worktrees/two");
+    let failed = run("two", "git status");
+    assert_eq!(failed.code, 128, "{failed:?}");
+    assert!(failed.stderr.contains(code) && failed.stderr.contains(place), "{failed:?}");
+    for (checkout, command, expected) in [("two", "true", 0), ("one", "git status", 0), ("one", "exit 3", 3)]
+    {
+        let done = run(checkout, command);
+        assert!(done.code == expected && !done.stderr.contains(code), "{checkout} {command}: {done:?}");
+    }
+}
+
 #[test]
 fn a_rule_that_cannot_act_is_refused() {
     let world = World::new();

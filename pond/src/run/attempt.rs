@@ -36,7 +36,7 @@ use super::statement::{self, Facts, StatementSummary};
 use super::summary::{Allowed, Summary};
 use super::traffic::NetworkSummary;
 use super::verdict::{Shortfall, Verdict};
-use super::{Request, disk_rate, egress, foreign, new_name, terminal};
+use super::{Request, disk_rate, egress, elsewhere, foreign, new_name, terminal};
 use crate::failure::Failure;
 use crate::output;
 use crate::runs::{self, RunInfo};
@@ -172,7 +172,7 @@ impl Attempt<'_> {
         let (gathered, _leaving) = gather(&mut ended, &base, above, &wanted, &directory, &pace)?;
         pace.finish();
         findings.extend(gathered.finding());
-        findings.extend(foreign::finding(self.request, self.checkout, &verdict));
+        findings.extend(self.of_the_checkout(&verdict));
         let mut undelivered = undelivered(shown, ended.input_fault.as_ref());
         let artifacts = match export::artifacts(&directory, gathered.record(), declared, out.as_ref()) {
             // They are the run's as well, whatever became of the place they were wanted in.
@@ -218,6 +218,12 @@ impl Attempt<'_> {
             summary.fell_short(out.failed(&fault));
         }
         Ok(summary)
+    }
+
+    /// What about the checkout itself may be why a job failed.
+    fn of_the_checkout(&self, verdict: &Verdict) -> impl Iterator<Item = Finding> {
+        let foreign = foreign::finding(self.request, self.checkout, verdict);
+        foreign.into_iter().chain(elsewhere::finding(self.checkout, verdict))
     }
 
     /// A container that its engine does not remove is nobody's result, and the next start's to remove.

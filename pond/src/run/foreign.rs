@@ -71,30 +71,17 @@ pub(super) fn warning(request: &Request<'_>, checkout: &Checkout) -> Option<Stri
 
 /// After a job that failed, which may have had another reason to.
 pub(super) fn finding(request: &Request<'_>, checkout: &Checkout, verdict: &Verdict) -> Option<Finding> {
-    let own = Own::of(request)?;
-    match verdict {
-        Verdict::Exited { code: 0 }
-        | Verdict::Signaled { .. }
-        | Verdict::TimedOut
-        | Verdict::Killed { .. }
-        | Verdict::Interrupted
-        | Verdict::Unread
-        | Verdict::NotLaunched { .. } => None,
-        Verdict::Exited { .. } => {
-            let (name, whose) = first_foreign(own, checkout)?;
-            Some(Finding {
-                kind: Kind::Disk,
-                code: "foreign_owner".to_owned(),
-                what: format!("{name} belongs to {whose}, so the job could not change it"),
-                count: 1,
-                rule:
-                    "an ordinary user's sandbox knows that user and the first of their groups, and no other"
-                        .to_owned(),
-                advice: "run it with --snapshot, or give what it is to change to your own group (chgrp)"
-                    .to_owned(),
-            })
-        }
-    }
+    let own = verdict.is_failure_of_its_own().then(|| Own::of(request))??;
+    let (name, whose) = first_foreign(own, checkout)?;
+    Some(Finding {
+        kind: Kind::Disk,
+        code: "foreign_owner".to_owned(),
+        what: format!("{name} belongs to {whose}, so the job could not change it"),
+        count: 1,
+        rule: "an ordinary user's sandbox knows that user and the first of their groups, and no other"
+            .to_owned(),
+        advice: "run it with --snapshot, or give what it is to change to your own group (chgrp)".to_owned(),
+    })
 }
 
 /// What cannot be looked at is nothing that could be named.

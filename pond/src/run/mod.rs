@@ -10,6 +10,7 @@ pub(crate) mod counter;
 pub(crate) mod desk;
 mod disk_rate;
 pub(crate) mod egress;
+mod elsewhere;
 mod export;
 mod finding;
 mod foreign;

@@ -47,6 +47,19 @@ pub(super) enum Shortfall {
 const SIGKILL: u8 = 9;
 
 impl Verdict {
+    /// Whether the job ended by itself and was not content, for a reason that only it knows.
+    pub(super) fn is_failure_of_its_own(&self) -> bool {
+        match self {
+            Self::Exited { code } => *code != 0,
+            Self::Signaled { .. }
+            | Self::TimedOut
+            | Self::Killed { .. }
+            | Self::Interrupted
+            | Self::Unread
+            | Self::NotLaunched { .. } => false,
+        }
+    }
+
     pub(crate) fn of(ended: &Ended, checkout: &str) -> Self {
         if let Ending::NotLaunched { step, errno } = ended.over.ending {
             let kernels = || std::io::Error::from_raw_os_error(errno).to_string();
