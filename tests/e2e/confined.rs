@@ -215,16 +215,48 @@ fn credentials_in_the_git_configuration_stay_outside() {
 fn credentials_of_submodules_stay_outside() {
     let world = World::new();
     let config = "[remote \"origin\"]\n\turl = https://me:token-in-url@git.acme.com/x.git\n";
-    for home in [".git", ".git/modules/lib", ".git/modules/lib/modules/deep/er", ".git/worktrees/beside"] {
+    let homes = [".git", ".git/modules/lib", ".git/modules/lib/modules/deep/er", ".git/worktrees/beside"];
+    for home in homes.iter().chain(&[".git/worktrees/beside/modules/lib"]) {
         std::fs::create_dir_all(world.project().join(home)).unwrap();
         world.write(&format!("{home}/HEAD"), "ref: refs/heads/main\n");
         world.write(&format!("{home}/config"), config);
     }
     let outside = world.command("grep").args(["-rc", "token-in-url", ".git"]).output().unwrap();
-    assert_eq!(Done::of(outside).stdout.matches(":1").count(), 4, "nothing to find");
+    assert_eq!(Done::of(outside).stdout.matches(":1").count(), 5, "nothing to find");
     let done =
         world.run(&["run", "-q", "--", "sh", "-c", "grep -r token-in-url .git; grep -rl acme .git | wc -l"]);
-    assert_eq!((done.code, done.stdout.trim()), (0, "4"), "{done:?}");
+    assert_eq!((done.code, done.stdout.trim()), (0, "5"), "{done:?}");
+}
+
+/// They are held until the job has them: a few bytes of disk must not become gigabytes.
+#[test]
+fn configurations_without_end_are_refused() {
+    let world = World::new();
+    std::fs::create_dir_all(world.project().join(".git/modules/first")).unwrap();
+    world.write(".git/modules/first/config", &format!("[http]\n\textraheader = x\n{}", "#".repeat(900_000)));
+    let config = |name: &str| world.project().join(".git/modules").join(name).join("config");
+    assert_eq!(world.run(&["run", "-q", "--", "true"]).code, 0);
+    std::fs::create_dir(world.project().join(".git/modules/second")).unwrap();
+    std::fs::hard_link(config("first"), config("second")).unwrap();
+    let done = world.run(&["run", "-q", "--", "true"]);
+    assert!(done.code == 125 && done.stderr.contains("more than pond looks through"), "{done:?}");
+}
+
+/// What its owner keeps to themselves is not put where the job can read it, with or without its credentials.
+#[test]
+fn a_configuration_of_somebody_else_stays_theirs() {
+    let world = World::new();
+    let home = world.project().join(".git/modules/theirs");
+    std::fs::create_dir_all(&home).unwrap();
+    world.write(".git/modules/theirs/config", "[remote \"o\"]\n\turl = https://me:token@git.acme.com/x\n");
+    world.write(".git/modules/theirs/notes", "theirs\n");
+    let line = "cat .git/modules/theirs/*";
+    let reads = || world.run(&["run", "-q", "--", "sh", "-c", line]);
+    assert!(reads().stdout.contains("theirs"), "what is the checkout's owner's is the job's");
+    std::os::unix::fs::chown(&home, Some(12345), Some(12345)).unwrap();
+    std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let done = reads();
+    assert!(done.code != 0 && done.stdout.is_empty(), "{done:?}");
 }
 
 /// A linked worktree holds only the way to its repository, and that leads out of what a job sees.

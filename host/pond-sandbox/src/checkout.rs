@@ -18,6 +18,7 @@ use crate::state::StateDir;
 
 /// A configuration larger than this is none.
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
+const LONGEST_PATH: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CheckoutFault {
@@ -116,13 +117,35 @@ impl Checkout {
         }
     }
 
-    /// What the job gets to see in place of git's own files, so that tokens in them stay outside.
+    /// What goes in place of git's own files, so that tokens in them stay outside.
     pub fn without_credentials(&self) -> Result<Vec<ReplacedFile>, CheckoutFault> {
-        let mut replaced = Vec::new();
+        let (mut replaced, mut read, mut kept) = (Vec::new(), 0, 0);
         for path in repository::configurations(self.as_fd())? {
-            if let Some(content) = self.small_text(&path)?.as_deref().and_then(git::scrub) {
+            let Some(text) = self.small_text(&path)? else { continue };
+            read += text.len();
+            if let Some(content) = git::scrub(&text) {
+                kept += content.len();
                 replaced.push(ReplacedFile { path, content });
             }
+            if read > repository::MOST_READ || kept > repository::MOST_KEPT {
+                return Err(RepositoryFault::TooMuch.into());
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// The same for a job on the checkout itself. What it cannot get at anyway is not put where it can.
+    pub(crate) fn replaced_for_job(&self) -> Result<Vec<ReplacedFile>, CheckoutFault> {
+        let mut replaced = self.without_credentials()?;
+        if rustix::process::geteuid().is_root() {
+            let job = (self.owner_uid, self.owner_gid);
+            let mut reached = Vec::new();
+            for file in replaced {
+                if repository::is_within_reach(self.as_fd(), &file.path, job)? {
+                    reached.push(file);
+                }
+            }
+            replaced = reached;
         }
         Ok(replaced)
     }
@@ -130,9 +153,9 @@ impl Checkout {
     /// The repository's place, where the checkout is a worktree or a submodule and holds only the way to it: no job sees that.
     pub fn repository_elsewhere(&self) -> Option<String> {
         let way = self.small_text(repository::METADATA).ok()??;
-        let place = way.strip_prefix("gitdir: ")?.trim_end();
+        let place = way.lines().next()?.strip_prefix("gitdir: ")?.trim_end();
         let leaves = place.starts_with('/') || place.split('/').any(|part| part == "..");
-        leaves.then(|| place.to_owned())
+        (leaves && place.len() <= LONGEST_PATH).then(|| place.to_owned())
     }
 
     /// The text of the regular file at this place if there is one. A link or a special file leads nowhere from inside the sandbox.

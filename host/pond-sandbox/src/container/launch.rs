@@ -337,7 +337,7 @@ impl Container {
         given: Option<&Given>,
         manner: Manner<'_>,
     ) -> Result<JailPlan, ContainerFault> {
-        let replaced = job.checkout.without_credentials()?;
+        let replaced = job.checkout.replaced_for_job()?;
         let (owner_uid, owner_gid) = (job.checkout.owner_uid, job.checkout.owner_gid);
         let mounts: Vec<_> = job.mounts.iter().flat_map(native::Mount::entries).collect();
         // An image has a toolchain of its own.

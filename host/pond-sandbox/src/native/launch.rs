@@ -209,7 +209,7 @@ impl Native {
     }
 
     /// Lets the launcher begin with what needs no plan. A process of ours then waits in namespaces of its own; dropping what
-    /// this returns ends it.
+    /// this returns ends it, unless it waited before: that one goes with the launcher, or with the next ground.
     pub fn begin(&self, record: &Live, policy: &SandboxPolicy) -> Result<Begun, LaunchFault> {
         let limits = policy.limits().ok_or(LaunchFault::Unconfined)?;
         let scratch = scratch_of(rustix::process::geteuid(), limits);
@@ -280,7 +280,7 @@ impl Native {
     pub fn carry_on(&self, begun: Begun, job: &Job<'_>) -> Result<Running, LaunchFault> {
         let Begun { birthplace, scratch, footing, range: own } = begun;
         let limits = job.policy.limits().ok_or(LaunchFault::Unconfined)?;
-        let replaced = job.checkout.without_credentials()?;
+        let replaced = job.checkout.replaced_for_job()?;
         let (places, range) = footing.map_or((None, None), |footing| (Some(footing.places), footing.range));
         let owner = job.checkout.owner();
         let (identity, range) = match range.or(own) {

@@ -100,7 +100,8 @@ impl Spare {
     ) -> Result<(Birthplace, Origin), CgroupFault> {
         match mem::take(&mut self.0) {
             Standing::Of(of, mut groups) if of == *job => {
-                if groups.disk_rate == limits.disk_rate && groups.made.limit_again(limits).is_ok() {
+                let fits = groups.disk_rate == limits.disk_rate && groups.made.is_untouched();
+                if fits && groups.made.limit_again(limits).is_ok() {
                     return Ok((Birthplace::of(groups.made), Origin::Spare));
                 }
                 // Whatever waits in them goes first; that they can be removed is the proof that it went.

@@ -89,6 +89,15 @@ impl JobCgroup {
         self.groups.iter_mut().try_for_each(|group| group.limit(&self.directory_name, limits))
     }
 
+    /// Whether nothing that waited in them ran into a limit: the counters go on with the next job. With v1 groups nothing waits there.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let mut usage = Usage::default();
+        let mut whole = self.groups.iter().filter(|group| group.hierarchy.duty == Duty::Everything);
+        let was_read = whole.all(|group| group.count(&mut usage).is_ok());
+        was_read
+            && [usage.oom_kills, usage.pids_denied].iter().all(|count| count.is_none_or(|count| count == 0))
+    }
+
     /// Holds the job to its rate on the disk of its own as well, which is there only once it is being launched: what it writes is
     /// charged to its group there, and on the disk below to whoever made the image.
     pub fn hold_disk(&self, on: BorrowedFd<'_>) -> Result<(), CgroupFault> {

@@ -104,12 +104,14 @@ fn memory_is_capped_and_the_kill_is_counted() {
         let usage = tight.usage().unwrap();
         assert!(usage.oom_kills >= Some(1), "{usage:?}");
         assert!(usage.memory_peak_bytes <= Some(16 << 20), "{usage:?}");
+        assert_eq!(tight.is_untouched(), host.mode() != Mode::V2);
         tight.remove().unwrap();
 
         let roomy = host.create(&unique("memory"), &limits("256m", "64", "64")).unwrap();
         assert_eq!(run(&roomy, HOLD_40_MB), "40000000");
         let usage = roomy.usage().unwrap();
         assert_eq!(usage.oom_kills, Some(0));
+        assert!(roomy.is_untouched());
         roomy.remove().unwrap();
     }
 }
@@ -158,6 +160,7 @@ fn processes_are_capped_and_the_refusal_is_counted() {
         let tight = host.create(&unique("pids"), &limits("256m", "64", "16")).unwrap();
         assert_eq!(run(&tight, FORTY_CHILDREN), "");
         assert!(tight.usage().unwrap().pids_denied >= Some(1));
+        assert_eq!(tight.is_untouched(), host.mode() != Mode::V2);
         tight.end().unwrap();
 
         let roomy = host.create(&unique("pids"), &limits("256m", "64", "64")).unwrap();
