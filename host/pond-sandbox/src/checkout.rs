@@ -3,6 +3,7 @@
 mod git;
 mod repository;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -121,9 +122,14 @@ impl Checkout {
     pub fn without_credentials(&self) -> Result<Vec<ReplacedFile>, CheckoutFault> {
         let (mut replaced, mut read, mut kept) = (Vec::new(), 0, 0);
         for path in repository::configurations(self.as_fd())? {
-            let Some(text) = self.small_text(&path)? else { continue };
-            read += text.len();
+            let Some(bytes) = self.small_file(&path)? else { continue };
+            read += bytes.len();
+            let text = String::from_utf8_lossy(&bytes);
             if let Some(content) = git::scrub(&text) {
+                // What is put in its place is text; an old spelling of a name is no reason to refuse a file that holds no credential.
+                if let Cow::Owned(_) = text {
+                    return Err(CheckoutFault::Configuration(path));
+                }
                 kept += content.len();
                 replaced.push(ReplacedFile { path, content });
             }
@@ -152,14 +158,14 @@ impl Checkout {
 
     /// The repository's place, where the checkout is a worktree or a submodule and holds only the way to it: no job sees that.
     pub fn repository_elsewhere(&self) -> Option<String> {
-        let way = self.small_text(repository::METADATA).ok()??;
+        let way = String::from_utf8(self.small_file(repository::METADATA).ok()??).ok()?;
         let place = way.lines().next()?.strip_prefix("gitdir: ")?.trim_end();
         let leaves = place.starts_with('/') || place.split('/').any(|part| part == "..");
         (leaves && place.len() <= LONGEST_PATH).then(|| place.to_owned())
     }
 
-    /// The text of the regular file at this place if there is one. A link or a special file leads nowhere from inside the sandbox.
-    fn small_text(&self, path: &str) -> Result<Option<String>, CheckoutFault> {
+    /// What the regular file at this place holds if there is one. A link or a special file leads nowhere from inside the sandbox.
+    fn small_file(&self, path: &str) -> Result<Option<Vec<u8>>, CheckoutFault> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), repository::WITHIN)
         {
@@ -167,13 +173,13 @@ impl Checkout {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Ok(None),
             Err(errno) => return Err(CheckoutFault::Open { path: path.into(), source: errno.into() }),
         };
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         let unreadable = |_| CheckoutFault::Configuration(path.to_owned());
-        file.take(MAX_CONFIGURATION_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > MAX_CONFIGURATION_BYTES {
+        file.take(MAX_CONFIGURATION_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_CONFIGURATION_BYTES {
             return Err(CheckoutFault::Configuration(path.to_owned()));
         }
-        Ok(Some(text))
+        Ok(Some(bytes))
     }
 }
 

@@ -5,42 +5,98 @@
 //! else is kept to the byte.
 
 /// Keys whose value is, or fetches, a credential. Compared without regard to case, as git does.
-const SECRET_KEYS: [&str; 9] = [
+const SECRET_KEYS: [&str; 13] = [
     "askpass",
     "cookiefile",
     "extraheader",
     "helper",
     "oauthtoken",
+    "pass",
     "password",
+    "proxysslcert",
+    "proxysslkey",
+    "smtppass",
     "sslcert",
     "sslkey",
     "token",
 ];
+/// Its value is an address that needs no scheme before the user.
+const PROXY: &str = "proxy";
 
 /// The text without credentials, or nothing when it holds none.
 pub(super) fn scrub(text: &str) -> Option<String> {
     let mut kept = String::with_capacity(text.len());
-    let mut dropping = false;
-    for line in text.split_inclusive('\n') {
-        let drops = dropping || line_key(line).is_some_and(is_secret);
-        if !drops {
-            kept.push_str(&without_user_information(line));
+    let mut lines = text.split_inclusive('\n').peekable();
+    while let Some(first) = lines.next() {
+        // More may be taken together than git would: a comment is not continued. Each is still looked at by itself.
+        let mut together = vec![first];
+        while together.last().is_some_and(|line| continues(line)) {
+            let Some(next) = lines.next() else { break };
+            together.push(next);
         }
-        dropping = drops && continues(line);
+        let cut = cut(&together);
+        // Quotes and continued lines hide nothing: what still reads as a user's address without them goes as a whole.
+        if is_plain(&cut) || without_user_information(&unquoted(&cut)) == unquoted(&cut) {
+            kept.push_str(&cut);
+        } else if let Some(header) = header(first) {
+            kept.push_str(header);
+            kept.push('\n');
+        }
     }
     (kept != text).then_some(kept)
 }
 
-fn is_secret(key: &str) -> bool {
-    SECRET_KEYS.iter().any(|secret| key.eq_ignore_ascii_case(secret))
+/// Lines without what each of them says by itself; the rest of a value goes with its beginning.
+fn cut(lines: &[&str]) -> String {
+    let mut kept = String::new();
+    let mut dropping = false;
+    for line in lines {
+        let drops = dropping || line_key(line).is_some_and(|key| is_secret(key, line));
+        if !drops {
+            kept.push_str(&without_user_information(line));
+        } else if let Some(header) = header(line) {
+            kept.push_str(header);
+            kept.push('\n');
+        }
+        dropping = drops && continues(line);
+    }
+    kept
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.contains(['"', '\\', '@'])
+}
+
+fn unquoted(text: &str) -> String {
+    text.replace("\\\r\n", "").replace("\\\n", "").replace(['"', ' ', '\t'], "")
+}
+
+fn is_secret(key: &str, line: &str) -> bool {
+    let is = |name: &&str| key.eq_ignore_ascii_case(name);
+    SECRET_KEYS.iter().any(is) || (is(&PROXY) && line.contains('@'))
+}
+
+/// A section's header, where a line begins with one. A bracket in quotes does not end it.
+fn header(line: &str) -> Option<&str> {
+    let start = line.len() - line.trim_start().len();
+    let mut quoted = false;
+    let mut escaped = false;
+    for (at, letter) in line.char_indices().skip_while(|(at, _)| *at < start) {
+        match letter {
+            _ if at == start && letter != '[' => return None,
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => quoted = !quoted,
+            ']' if !quoted => return line.get(..=at),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The key a line sets, also when it follows a section header on the same line.
 fn line_key(line: &str) -> Option<&str> {
-    let after_header = match line.trim_start().strip_prefix('[') {
-        Some(header) => header.split_once(']')?.1,
-        None => line,
-    };
+    let after_header = header(line).and_then(|header| line.get(header.len()..)).unwrap_or(line);
     after_header.split(['=', ' ', '\t', '\r', '\n']).find(|word| !word.is_empty())
 }
 
@@ -89,14 +145,35 @@ mod tests {
             "[remote \"o\"]\n url=https://a:b@c@host/x\n",
             "[credential]\r\n\tHELPER=!echo password=abc\r\n",
             "[x]\n\tpassword\n",
+            "[sendemail]\n\tsmtpPass = abc\n[imap]\n\tpass = abc\n",
+            "[http]\n\tproxy = user:abc@proxy:3128\n",
+            "[http \"https://[::1]/\"] extraheader = abc\n",
+            "[remote \"o\"]\n\turl = https://u:a\\\nbc@host/x\n",
+            "[remote \"o\"]\n\turl = https://u:ab\\\nc@host/abc\n",
+            "[remote \"o\"]\n\turl = https://user:\"abc\"@host/x\n",
+            "[remote \"o\"] url = \"https://u:a b\"c@host/x\n",
+            "# a comment \\\n[http] extraheader = abc\n",
         ] {
             let kept = scrub(text).unwrap_or_else(|| panic!("{text:?} holds one"));
             assert!(!kept.contains("abc") && !kept.contains("a:b") && !kept.contains("c@"), "{kept:?}");
         }
     }
 
+    /// Where a whole line goes, what the ones after it belong to stays.
+    #[test]
+    fn a_header_outlives_its_first_setting() {
+        for text in [
+            "[http \"a]b\"] extraheader = abc\n\tsslVerify = true\n",
+            "[http \"a]b\"] url = https://u:\"abc\"@h/\n\tsslVerify = true\n",
+        ] {
+            assert_eq!(scrub(text).as_deref(), Some("[http \"a]b\"]\n\tsslVerify = true\n"));
+        }
+    }
+
     #[test]
     fn a_configuration_without_credentials_is_left_alone() {
+        let quoted = "[alias]\n\tlg = \"log --author=me@here \\\n\t--format='%h'\"\n[url \"git@host:\"]\n\tinsteadOf = https://host/\n";
+        assert_eq!(scrub(quoted), None);
         assert_eq!(
             scrub("[remote \"origin\"]\n\turl = https://github.com/a/b.git\n\tmail = me@here\n"),
             None
