@@ -206,6 +206,38 @@ fn rule_files_that_are_no_plain_files_are_not_read() {
     );
 }
 
+/// The new file or link is nothing git would show; that what it knew is gone, it would.
+#[test]
+fn an_ignored_file_in_the_place_of_a_directory_takes_away_what_was_in_it() {
+    let write = |lower: &Path| {
+        fs::create_dir_all(lower.join("dist/deep")).unwrap();
+        for (name, content) in [("dist/known", "x"), ("dist/deep/known", "x"), (".gitignore", "dist\n")] {
+            fs::write(lower.join(name), content).unwrap();
+        }
+    };
+    let repository = tempfile::tempdir().unwrap();
+    git(repository.path(), &["init", "-q", "."]);
+    write(repository.path());
+    git(repository.path(), &["add", "--all", "--force"]);
+    let base = |lower: &Path| {
+        write(lower);
+        fs::create_dir(lower.join(".git")).unwrap();
+        let index = fs::read(repository.path().join(".git/index")).unwrap();
+        fs::write(lower.join(".git/index"), index).unwrap();
+    };
+    let replacements: [fn(&Path); 2] =
+        [|place| fs::write(place, "x").unwrap(), |place| symlink("elsewhere", place).unwrap()];
+    for replace in replacements {
+        let overlay = Overlay::new(OverlayXattrs::Trusted, base);
+        let place = overlay.merged().join("dist");
+        fs::remove_dir_all(&place).unwrap();
+        replace(&place);
+        let run = overlay.collect();
+        assert_eq!(run.summary(), ["dist/deep/known deleted", "dist/known deleted"]);
+        assert_eq!(left_out(&run), [(".gitignore", 1)]);
+    }
+}
+
 #[test]
 fn an_ignored_directory_is_not_walked() {
     let overlay = Overlay::of(&tree(&[(".gitignore", file("target/\n"))]));

@@ -22,9 +22,19 @@ impl Walk<'_> {
     /// Only what git does not know can be left out: it goes on showing changes to a file it knows, whatever the rules say.
     pub(super) fn part(&mut self, place: &Place, scope: &Scope) -> Result<Part, CollectFault> {
         let Some(rules) = scope.ignores(&place.path, Shape::Leaf) else { return Ok(Part::Result) };
-        let known =
-            !base::is_absent(self.sources.lower.as_fd(), &place.path)? && self.tracked().has(&place.path);
-        if known || place.path == EDIT_RESULT { Ok(Part::Result) } else { Ok(Part::Ignored(rules)) }
+        let is_there = !base::is_absent(self.sources.lower.as_fd(), &place.path)?;
+        if (is_there && self.tracked().has(&place.path)) || place.path == EDIT_RESULT {
+            return Ok(Part::Result);
+        }
+        // In the place of a directory: what git knows below that is gone, whatever becomes of this.
+        if is_there
+            && self.tracked().has_below(&place.path)
+            && let Base::Directory(seen) = self.base(place)?
+        {
+            self.note_if_changed(place, &seen)?;
+            self.push(Place { path: place.path.clone(), depth: place.depth }, Task::Gone)?;
+        }
+        Ok(Part::Ignored(rules))
     }
 
     /// The same for a path of the base that the job removed.
