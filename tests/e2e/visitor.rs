@@ -180,6 +180,32 @@ fn what_a_user_cannot_change_is_named_with_the_way_to_change_it() {
     assert!(done.code == 7 && !done.stderr.contains("belongs to"), "{done:?}");
 }
 
+/// A group they share with others stays with the file; where it cannot, what it allowed goes.
+#[test]
+fn a_file_that_a_user_changes_stays_in_its_group_or_is_closed_to_the_one_it_gets() {
+    let visitor = Visitor::invite();
+    let (world, uid) = (&visitor.world, visitor.uid);
+    let (team, strangers) = (uid + 1, uid + 2);
+    for (name, group) in [("shared", team), ("foreign", strangers)] {
+        world.write(name, "before\n");
+        let path = world.project().join(name);
+        chown(&path, Some(uid), Some(group)).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+    }
+    let done = visitor.run(&["run", "-q", "--snapshot", "--", "sh", "-c", "echo after | tee shared foreign"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), format!("--groups={team}")];
+    let mut apply = world.command("setpriv");
+    let applied = Done::of(apply.args(ids).arg(&visitor.pond).args(["apply"]).output().unwrap());
+    assert_eq!(applied.code, 0, "{applied:?}");
+    let facts = |name: &str| {
+        let found = std::fs::metadata(world.project().join(name)).unwrap();
+        (world.read(name), found.mode() & 0o7777, found.gid())
+    };
+    assert_eq!(facts("shared"), ("after\n".to_owned(), 0o640, team));
+    assert_eq!(facts("foreign"), ("after\n".to_owned(), 0o600, uid));
+}
+
 /// A `/tmp` is looked at in a user's namespace as in root's.
 #[test]
 fn a_users_tmp_that_is_full_is_named() {

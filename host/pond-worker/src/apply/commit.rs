@@ -152,7 +152,7 @@ impl Trees<'_> {
 
     fn make(&self, dir: &RelPath) -> io::Result<()> {
         let parent = self.parent(dir)?;
-        rustix::fs::mkdirat(&parent, dir.split().1, Mode::from_raw_mode(0o755))?;
+        rustix::fs::mkdirat(&parent, dir.split().1, Mode::from_raw_mode(0o777))?;
         give(parent.as_fd(), dir.split().1, &rustix::fs::fstat(&parent)?)?;
         fault::point();
         Ok(())

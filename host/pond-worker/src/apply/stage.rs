@@ -74,8 +74,7 @@ impl Stager<'_> {
             Mode::Link => self.link(slot, path, new)?,
             Mode::Regular | Mode::Executable => self.file(slot, path, new, replaced),
         };
-        let owner = replaced.unwrap_or(self.tree);
-        let owned = written.and_then(|()| give(self.staging, slot.as_bytes(), owner));
+        let owned = written.and_then(|()| self.hand_over(slot, path, replaced));
         let inode = owned.and_then(|()| {
             let stat = rustix::fs::statat(self.staging, slot, AtFlags::SYMLINK_NOFOLLOW)?;
             Ok(stat.st_ino)
@@ -84,15 +83,65 @@ impl Stager<'_> {
     }
 
     fn file(&self, slot: &str, path: &RelPath, new: Leaf, replaced: Option<&Stat>) -> io::Result<()> {
-        let fd = beneath::create_file(self.staging, slot.as_bytes(), Permissions::RUSR | Permissions::WUSR)?;
+        let replaced = replaced.filter(|stat| beneath::kind(stat) == FileType::RegularFile);
+        // What is new is as open as the caller's umask lets things be; nobody gets through the directory that it waits in.
+        let born = if replaced.is_some() { 0o600 } else { permissions(new.mode, 0o666) };
+        let born = Permissions::from_raw_mode(born);
+        let fd = beneath::create_file(self.staging, slot.as_bytes(), born)?;
         let target = Sparse { file: File::from(fd.try_clone()?), end: 0 };
         self.store.copy_out(new.sha256, target)?;
-        let replaced = replaced.filter(|stat| beneath::kind(stat) == FileType::RegularFile);
-        if replaced.is_some() {
+        if let Some(replaced) = replaced {
             let old = beneath::open_file(self.root, path.as_bytes())?;
             attributes::hand_on(old.as_fd(), fd.as_fd())?;
+            let mode = permissions(new.mode, replaced.st_mode & 0o666);
+            rustix::fs::fchmod(&fd, Permissions::from_raw_mode(mode))?;
         }
-        Ok(rustix::fs::fchmod(&fd, permissions(new.mode, replaced))?)
+        Ok(())
+    }
+
+    /// To whoever had what it replaces; what is new to the owner of the tree, in the group that its directory hands down.
+    fn hand_over(&self, slot: &str, path: &RelPath, replaced: Option<&Stat>) -> io::Result<()> {
+        let is_root = rustix::process::geteuid().is_root();
+        let owner = replaced.unwrap_or(self.tree);
+        let group = match replaced {
+            Some(replaced) => Some(replaced.st_gid),
+            None => self.handed_down(path)?.or(is_root.then_some(owner.st_gid)),
+        };
+        // Nobody but root gives anything away, or to a group that is not theirs.
+        let user = is_root.then(|| Uid::from_raw(owner.st_uid));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        match rustix::fs::chownat(self.staging, slot, user, group.map(Gid::from_raw), flags) {
+            Err(Errno::PERM) if !is_root => self.close_to_group(slot),
+            done => Ok(done?),
+        }
+    }
+
+    /// The group of the nearest directory there is, if that is one to share its group.
+    fn handed_down(&self, path: &RelPath) -> io::Result<Option<u32>> {
+        let bytes = path.as_bytes();
+        let ends = bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        for end in ends.chain([0]) {
+            match beneath::open_handle(self.root, bytes.get(..end).unwrap_or_default()) {
+                Ok(directory) => {
+                    let stat = rustix::fs::fstat(&directory)?;
+                    let shares = Permissions::from_raw_mode(stat.st_mode).contains(Permissions::SGID);
+                    return Ok(shares.then_some(stat.st_gid));
+                }
+                Err(errno) if beneath::is_absent(errno) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// It stays in a group that is not the one its permissions were meant for, which gets what everybody has.
+    fn close_to_group(&self, slot: &str) -> io::Result<()> {
+        let stat = rustix::fs::statat(self.staging, slot, AtFlags::SYMLINK_NOFOLLOW)?;
+        if beneath::kind(&stat) != FileType::RegularFile {
+            return Ok(());
+        }
+        let mode = (stat.st_mode & 0o707) | ((stat.st_mode & 0o007) << 3);
+        Ok(rustix::fs::chmodat(self.staging, slot, Permissions::from_raw_mode(mode), AtFlags::empty())?)
     }
 
     fn link(&self, slot: &str, path: &RelPath, new: Leaf) -> Result<io::Result<()>, ApplyRefused> {
@@ -112,7 +161,7 @@ impl Stager<'_> {
     }
 }
 
-/// Root applies on behalf of whoever owns the tree; anyone else can only create files of their own.
+/// A directory that was made, as root on behalf of whoever owns the one it lies in; anyone else can only make their own.
 pub(super) fn give(dir: BorrowedFd<'_>, name: &[u8], owner: &Stat) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -121,13 +170,12 @@ pub(super) fn give(dir: BorrowedFd<'_>, name: &[u8], owner: &Stat) -> io::Result
     Ok(rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// A replaced file keeps who may read and write it; only the right to execute follows the result.
-fn permissions(mode: Mode, replaced: Option<&Stat>) -> Permissions {
-    let bits = replaced.map_or(0o644, |stat| stat.st_mode & 0o666);
-    Permissions::from_raw_mode(match mode {
+/// Only the right to execute follows the result: whoever may read may then execute.
+fn permissions(mode: Mode, bits: u32) -> u32 {
+    match mode {
         Mode::Executable => bits | (bits & 0o444) >> 2,
         Mode::Regular | Mode::Link => bits,
-    })
+    }
 }
 
 pub(super) fn slot(number: usize) -> String {

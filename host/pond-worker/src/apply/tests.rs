@@ -140,6 +140,23 @@ fn a_replaced_file_keeps_its_owner_and_who_may_read_it() {
 }
 
 #[test]
+fn a_new_file_is_as_open_as_the_callers_umask_and_in_the_group_that_its_directory_shares() {
+    let scene = Scene::new();
+    std::os::unix::fs::chown(scene.checkout.path(), Some(777), Some(888)).unwrap();
+    fs::set_permissions(scene.checkout.path(), fs::Permissions::from_mode(0o2775)).unwrap();
+    std::os::unix::fs::chown(scene.path("file-to-dir").parent().unwrap(), None, Some(999)).unwrap();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o027));
+    scene.apply(STRICT).unwrap();
+    let facts = |name: &str| {
+        let meta = scene.path(name).symlink_metadata().unwrap();
+        (meta.mode() & 0o7777, meta.uid(), meta.gid())
+    };
+    assert_eq!(facts("dir-to-file"), (0o640, 777, 999));
+    assert_eq!(facts("file-to-dir/new"), (0o2750, 777, 999));
+    assert_eq!(facts("file-to-dir/new/deep/file"), (0o640, 777, 999));
+}
+
+#[test]
 fn other_files_in_an_emptied_directory_keep_it() {
     let scene = Scene::new();
     fs::write(scene.path("emptied/mine"), "untracked").unwrap();
