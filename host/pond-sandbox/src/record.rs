@@ -240,11 +240,15 @@ fn lock_room(state: &StateDir, how: FlockOperation) -> io::Result<File> {
     }
 }
 
-/// Written in one call, a record is whole or empty.
+/// Written in one call, a record is whole or empty; one that is neither was on a host that lost its power, and what it named went with
+/// that. Whole and not understood is another matter: somebody newer wrote it.
 fn read(file: &mut File) -> io::Result<Option<Made>> {
     let mut text = Vec::new();
     file.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
     if text.is_empty() {
+        return Ok(None);
+    }
+    if serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_err() {
         return Ok(None);
     }
     let record: Record = serde_json::from_slice(&text)?;
@@ -295,6 +299,20 @@ mod tests {
             dead(&state).unwrap().into_iter().map(|dead| (dead.is_spare, dead.made)).collect();
         left.sort_by_key(|(is_spare, _)| *is_spare);
         assert_eq!(left, [(false, Some(made.clone())), (true, Some(made))]);
+    }
+
+    #[test]
+    fn half_a_record_names_nothing_and_a_strange_one_is_a_fault() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let path = state.live().join("job");
+        for text in ["", "{\"job\":\"jo", "\0\0\0\0"] {
+            std::fs::write(&path, text).unwrap();
+            let found: Vec<_> = dead(&state).unwrap().into_iter().map(|dead| dead.made).collect();
+            assert_eq!(found, [None], "{text:?}");
+        }
+        std::fs::write(&path, "{\"job\":\"job\",\"made\":{\"newer\":{}}}").unwrap();
+        assert!(matches!(dead(&state), Err(RecordFault::Read { .. })));
     }
 
     #[test]
