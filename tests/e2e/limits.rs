@@ -32,6 +32,16 @@ fn memory_ends_a_job() {
     assert_eq!(summary["exit_code"], 0, "{summary:#}");
 }
 
+#[test]
+fn a_file_that_would_be_larger_than_the_disk_is_named() {
+    let world = World::new();
+    let done = world.run(&["run", "--", "truncate", "-s", "1T", "large"]);
+    assert_eq!(done.code, 128 + 25, "{done:?}");
+    assert!(done.stderr.contains("[file_size]"), "{done:?}");
+    let done = world.run(&["run", "--", "truncate", "-s", "1M", "small"]);
+    assert!(done.code == 0 && !done.stderr.contains("[file_size]"), "{done:?}");
+}
+
 /// v2 counts it as memory; v1 counts it apart, and only where there is a limit.
 #[test]
 fn what_waits_in_sockets_is_limited() {

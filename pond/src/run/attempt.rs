@@ -269,11 +269,11 @@ impl Attempt<'_> {
             duty: Duty::Once,
         };
         let mut running = provider.launch(begun, &job)?;
-        self.request.begun.replace(Some(self.record.job().clone()));
         provider.retire();
         if let Some(way_out) = &way_out {
             way_out.open(&mut running)?;
         }
+        self.request.begun.replace(Some(self.record.job().clone()));
         let mut sinks = Sinks::open(directory, *console, self.audience())?;
         let (stdin, signals) = (std::io::stdin(), OnceCell::new());
         let (interrupt, input) = self.ends(&signals, &stdin)?;

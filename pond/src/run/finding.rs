@@ -12,6 +12,7 @@ use super::traffic::NetworkSummary;
 use super::verdict::{Limit, Verdict};
 
 const SIGSYS: u8 = 31;
+const SIGXFSZ: u8 = 25;
 /// A disk with less room than this has refused somebody: nothing of use fits.
 const FULL_BYTES: u64 = 4 << 20;
 /// A `/tmp` may be small: in this much of it the last piece of nothing fits.
@@ -195,6 +196,13 @@ fn ending(policy: &SandboxPolicy, verdict: &Verdict) -> Option<Finding> {
             "the job made a system call of another architecture or one that no sandbox has",
             "the system call filter".to_owned(),
             "nothing would allow it: run the job in a virtual machine",
+        ),
+        Verdict::Signaled { signal: SIGXFSZ } => one(
+            Kind::Disk,
+            "file_size",
+            "the job made a file larger than its disk",
+            "disk: the quota of the profile".to_owned(),
+            "write less, or to several smaller files that do not stay",
         ),
         Verdict::Exited { .. }
         | Verdict::Signaled { .. }

@@ -149,6 +149,9 @@ fn scratch(errno: Errno) -> Option<&'static str> {
         ),
         Errno::BUSY => Some("every loop device is taken; end other jobs, or boot with more (max_loop=)"),
         Errno::NODEV => Some("the kernel needs ext4 and loop devices (modprobe ext4 loop)"),
+        Errno::INVAL | Errno::UCLEAN => Some(
+            "what new disks are copied from may be damaged: remove scratch/ext4-*.image in pond's state directory, and it is made anew",
+        ),
         Errno::NOSPC => {
             Some("the disk of pond's state directory is full; set POND_STATE_DIR to one with room")
         }
@@ -200,6 +203,7 @@ mod tests {
         says(Step::Landlock, Errno::OPNOTSUPP, "lsm=");
         says(Step::MountScratch, Errno::BUSY, "loop device");
         says(Step::MountScratch, Errno::NOTTY, "modprobe loop");
+        says(Step::MountScratch, Errno::INVAL, "made anew");
         says(Step::ForkJob, Errno::AGAIN, "out of memory or processes");
         assert_eq!(remedy(Step::Announce, Errno::PIPE.raw_os_error()), None);
     }
