@@ -35,7 +35,7 @@ fn memory_ends_a_job() {
 #[test]
 fn a_file_that_would_be_larger_than_the_disk_is_named() {
     let world = World::new();
-    let done = world.run(&["run", "--", "truncate", "-s", "1T", "large"]);
+    let done = world.run(&["run", "--", "truncate", "-s", "1000G", "large"]);
     assert_eq!(done.code, 128 + 25, "{done:?}");
     assert!(done.stderr.contains("[file_size]"), "{done:?}");
     let done = world.run(&["run", "--", "truncate", "-s", "1M", "small"]);
