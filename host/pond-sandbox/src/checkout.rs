@@ -145,13 +145,10 @@ impl Checkout {
         let mut replaced = self.without_credentials()?;
         if rustix::process::geteuid().is_root() {
             let job = (self.owner_uid, self.owner_gid);
-            let mut reached = Vec::new();
-            for file in replaced {
-                if repository::is_within_reach(self.as_fd(), &file.path, job)? {
-                    reached.push(file);
-                }
-            }
-            replaced = reached;
+            let reached =
+                replaced.iter().map(|file| repository::is_within_reach(self.as_fd(), &file.path, job));
+            let mut reached = reached.collect::<Result<Vec<bool>, _>>()?.into_iter();
+            replaced.retain(|_| reached.next() == Some(true));
         }
         Ok(replaced)
     }
@@ -186,5 +183,24 @@ impl Checkout {
 impl AsFd for Checkout {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is put in place of a file is text, and only then is it needed.
+    use super::*;
+
+    #[test]
+    fn a_configuration_in_an_old_spelling_is_refused_only_if_it_holds_a_credential() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join(".git")).unwrap();
+        let replaced = |text: &[u8]| {
+            std::fs::write(directory.path().join(".git/config"), text).unwrap();
+            Checkout::open(directory.path()).unwrap().without_credentials()
+        };
+        assert_eq!(replaced(b"[user]\n\tname = J\xfcrgen\n").unwrap(), []);
+        let fault = replaced(b"[user]\n\tname = J\xfcrgen\n[http]\n\textraheader = x\n").unwrap_err();
+        assert!(matches!(fault, CheckoutFault::Configuration(_)), "{fault}");
     }
 }

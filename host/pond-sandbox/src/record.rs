@@ -135,7 +135,7 @@ impl Live {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| failed(errno.into()))?;
         let text = serde_json::to_vec(&record).map_err(|fault| failed(fault.into()))?;
         if let Err(source) = file.write_all(&text) {
-            // Half a record would stop every later sweep; without one nothing was made yet.
+            // Nothing was made yet.
             std::fs::remove_file(&path).map_err(failed)?;
             return Err(failed(source));
         }
@@ -245,14 +245,11 @@ fn lock_room(state: &StateDir, how: FlockOperation) -> io::Result<File> {
 fn read(file: &mut File) -> io::Result<Option<Made>> {
     let mut text = Vec::new();
     file.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
-    if text.is_empty() {
-        return Ok(None);
+    match serde_json::from_slice::<Record>(&text) {
+        Ok(record) => Ok(Some(record.made)),
+        Err(fault) if fault.is_eof() || fault.is_syntax() => Ok(None),
+        Err(fault) => Err(fault.into()),
     }
-    if serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_err() {
-        return Ok(None);
-    }
-    let record: Record = serde_json::from_slice(&text)?;
-    Ok(Some(record.made))
 }
 
 #[cfg(test)]

@@ -202,7 +202,7 @@ fn ending(policy: &SandboxPolicy, verdict: &Verdict) -> Option<Finding> {
             "file_size",
             "the job made a file larger than its disk",
             "disk: the quota of the profile".to_owned(),
-            "write less, or to several smaller files that do not stay",
+            "write smaller files: one can be as large as that and no larger",
         ),
         Verdict::Exited { .. }
         | Verdict::Signaled { .. }

@@ -26,7 +26,7 @@ const PROXY: &str = "proxy";
 /// The text without credentials, or nothing when it holds none.
 pub(super) fn scrub(text: &str) -> Option<String> {
     let mut kept = String::with_capacity(text.len());
-    let mut lines = text.split_inclusive('\n').peekable();
+    let mut lines = text.split_inclusive('\n');
     while let Some(first) = lines.next() {
         // More may be taken together than git would: a comment is not continued. Each is still looked at by itself.
         let mut together = vec![first];
@@ -36,7 +36,8 @@ pub(super) fn scrub(text: &str) -> Option<String> {
         }
         let cut = cut(&together);
         // Quotes and continued lines hide nothing: what still reads as a user's address without them goes as a whole.
-        if is_plain(&cut) || without_user_information(&unquoted(&cut)) == unquoted(&cut) {
+        let read = unquoted(&cut);
+        if without_user_information(&read) == read {
             kept.push_str(&cut);
         } else if let Some(header) = header(first) {
             kept.push_str(header);
@@ -48,10 +49,11 @@ pub(super) fn scrub(text: &str) -> Option<String> {
 
 /// Lines without what each of them says by itself; the rest of a value goes with its beginning.
 fn cut(lines: &[&str]) -> String {
+    let whole = lines.concat();
     let mut kept = String::new();
     let mut dropping = false;
     for line in lines {
-        let drops = dropping || line_key(line).is_some_and(|key| is_secret(key, line));
+        let drops = dropping || line_key(line).is_some_and(|key| is_secret(key, &whole));
         if !drops {
             kept.push_str(&without_user_information(line));
         } else if let Some(header) = header(line) {
@@ -63,22 +65,20 @@ fn cut(lines: &[&str]) -> String {
     kept
 }
 
-fn is_plain(text: &str) -> bool {
-    !text.contains(['"', '\\', '@'])
-}
-
 fn unquoted(text: &str) -> String {
     text.replace("\\\r\n", "").replace("\\\n", "").replace(['"', ' ', '\t'], "")
 }
 
-fn is_secret(key: &str, line: &str) -> bool {
+fn is_secret(key: &str, value: &str) -> bool {
     let is = |name: &&str| key.eq_ignore_ascii_case(name);
-    SECRET_KEYS.iter().any(is) || (is(&PROXY) && line.contains('@'))
+    SECRET_KEYS.iter().any(is) || (is(&PROXY) && value.contains('@'))
 }
 
 /// A section's header, where a line begins with one. A bracket in quotes does not end it.
 fn header(line: &str) -> Option<&str> {
-    let start = line.len() - line.trim_start().len();
+    // git reads past the mark that some editors put at the beginning of a file.
+    let is_blank = |letter: char| letter.is_whitespace() || letter == '\u{feff}';
+    let start = line.len() - line.trim_start_matches(is_blank).len();
     let mut quoted = false;
     let mut escaped = false;
     for (at, letter) in line.char_indices().skip_while(|(at, _)| *at < start) {
@@ -147,6 +147,8 @@ mod tests {
             "[x]\n\tpassword\n",
             "[sendemail]\n\tsmtpPass = abc\n[imap]\n\tpass = abc\n",
             "[http]\n\tproxy = user:abc@proxy:3128\n",
+            "[http]\n\tproxy = user:\\\nabc@proxy:3128\n",
+            "\u{feff}[http] extraheader = abc\n",
             "[http \"https://[::1]/\"] extraheader = abc\n",
             "[remote \"o\"]\n\turl = https://u:a\\\nbc@host/x\n",
             "[remote \"o\"]\n\turl = https://u:ab\\\nc@host/abc\n",

@@ -1,5 +1,4 @@
-//! Where a repository keeps configurations (its own, its worktrees' and its submodules', however deep), and where it lies itself
-//! when the checkout holds only the way to it.
+//! Where a repository keeps configurations: its own, its worktrees' and its submodules', however deep.
 //!
 //! The tree may be anybody's: everything is opened by descriptor, beneath the checkout and through no link, and bounded. Over a bound
 //! is a fault, because what was not looked at could hold a credential.
@@ -139,7 +138,7 @@ impl Search<'_> {
             if self.entries > MOST_ENTRIES {
                 return Err(RepositoryFault::TooMany);
             }
-            if is_directory(&directory, name) {
+            if is_directory(&directory, name).map_err(unreadable)? {
                 let name = name.to_str().map_err(|_| RepositoryFault::Name(path.to_owned()))?;
                 found.push(format!("{path}/{name}"));
             }
@@ -153,9 +152,13 @@ fn leads_nowhere(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV)
 }
 
-fn is_directory(parent: &OwnedFd, name: &CStr) -> bool {
-    let stat = statat(parent.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+fn is_directory(parent: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
+    match statat(parent.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode).is_dir()),
+        // Gone since it was listed.
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 #[cfg(test)]

@@ -140,6 +140,7 @@ mod tests {
 
     use pond_policy::limits::{Cpus, Memory, Pids};
 
+    use super::super::cgroup::Mode;
     use super::*;
     use crate::record::{dead, recorded};
 
@@ -228,6 +229,29 @@ mod tests {
             ours.remove().unwrap();
             record.close().unwrap();
         }
+    }
+
+    /// The kernel goes on counting: a job would end with what met whatever waited for it. With v1 groups nothing waits in them.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own child")]
+    fn groups_in_which_something_met_its_limit_are_no_jobs() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::open(directory.path()).unwrap();
+        let host = CgroupHost::detect().unwrap();
+        let mut spare = Spare::make(&state, &host, limits("64m")).unwrap();
+        let job = named("job");
+        let record = spare.give(&state, &job).unwrap();
+        let pids = groups(record.made()).into_iter().find(|group| group.join("pids.max").exists()).unwrap();
+        let line = "echo $$ > $0/cgroup.procs; echo 1 > $0/pids.max; (true)";
+        let forked = std::process::Command::new("sh").args(["-c", line]).arg(&pids).output().unwrap();
+        assert!(!forked.status.success(), "{forked:?}");
+        let (ours, origin) = spare.birthplace(&host, &job, &limits("64m")).unwrap();
+        assert_eq!(origin, if host.mode() == Mode::V2 { Origin::Own } else { Origin::Spare });
+        let ours = host.complete(ours, &limits("64m")).unwrap();
+        let denied = ours.usage().unwrap().pids_denied;
+        assert_eq!(denied == Some(0), host.mode() == Mode::V2, "{denied:?}");
+        ours.remove().unwrap();
+        record.close().unwrap();
     }
 
     #[test]

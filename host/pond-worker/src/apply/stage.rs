@@ -122,10 +122,13 @@ impl Stager<'_> {
         let ends = bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         for end in ends.chain([0]) {
             match beneath::open_handle(self.root, bytes.get(..end).unwrap_or_default()) {
-                Ok(directory) => {
-                    let stat = rustix::fs::fstat(&directory)?;
-                    let shares = Permissions::from_raw_mode(stat.st_mode).contains(Permissions::SGID);
-                    return Ok(shares.then_some(stat.st_gid));
+                Ok(found) => {
+                    let stat = rustix::fs::fstat(&found)?;
+                    // What is about to make room for a directory is none yet.
+                    if beneath::kind(&stat) == FileType::Directory {
+                        let shares = Permissions::from_raw_mode(stat.st_mode).contains(Permissions::SGID);
+                        return Ok(shares.then_some(stat.st_gid));
+                    }
                 }
                 Err(errno) if beneath::is_absent(errno) => {}
                 Err(errno) => return Err(errno.into()),

@@ -100,6 +100,12 @@ impl Scene {
         state
     }
 
+    /// Who may do what with it, and whose it is.
+    fn facts(&self, name: &str) -> (u32, u32, u32) {
+        let meta = self.path(name).symlink_metadata().unwrap();
+        (meta.mode() & 0o7777, meta.uid(), meta.gid())
+    }
+
     fn leaves_no_trace(&self) -> bool {
         let mut kept = fs::read_dir(self.run.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let has_journal = kept.any(|name| name.as_encoded_bytes().starts_with(b"apply-"));
@@ -129,31 +135,30 @@ fn a_replaced_file_keeps_its_owner_and_who_may_read_it() {
     }
     std::os::unix::fs::chown(scene.checkout.path(), Some(777), Some(888)).unwrap();
     scene.apply(STRICT).unwrap();
-    let facts = |name: &str| {
-        let meta = scene.path(name).symlink_metadata().unwrap();
-        (meta.mode() & 0o7777, meta.uid(), meta.gid())
-    };
-    assert_eq!(facts("modified"), (0o600, 1234, 4321));
-    assert_eq!(facts("mode"), (0o750, 1234, 4321));
-    assert_eq!(facts("dir-to-file"), (0o644, 777, 888));
-    assert_eq!(facts("file-to-dir/new"), (0o755, 777, 888));
+    assert_eq!(scene.facts("modified"), (0o600, 1234, 4321));
+    assert_eq!(scene.facts("mode"), (0o750, 1234, 4321));
+    assert_eq!(scene.facts("dir-to-file"), (0o644, 777, 888));
+    assert_eq!(scene.facts("file-to-dir/new"), (0o755, 777, 888));
 }
 
 #[test]
 fn a_new_file_is_as_open_as_the_callers_umask_and_in_the_group_that_its_directory_shares() {
-    let scene = Scene::new();
+    let scene = Scene::with(|merged| {
+        fs::create_dir_all(merged.join("shared/new/deep")).unwrap();
+        for name in ["new", "shared/new/deep/file", "shared/leaf"] {
+            fs::write(merged.join(name), "new\n").unwrap();
+        }
+        fs::set_permissions(merged.join("shared/leaf"), fs::Permissions::from_mode(0o755)).unwrap();
+    });
     std::os::unix::fs::chown(scene.checkout.path(), Some(777), Some(888)).unwrap();
-    fs::set_permissions(scene.checkout.path(), fs::Permissions::from_mode(0o2775)).unwrap();
-    std::os::unix::fs::chown(scene.path("file-to-dir").parent().unwrap(), None, Some(999)).unwrap();
+    std::os::unix::fs::chown(scene.path("shared"), Some(777), Some(999)).unwrap();
+    fs::set_permissions(scene.path("shared"), fs::Permissions::from_mode(0o2775)).unwrap();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o027));
     scene.apply(STRICT).unwrap();
-    let facts = |name: &str| {
-        let meta = scene.path(name).symlink_metadata().unwrap();
-        (meta.mode() & 0o7777, meta.uid(), meta.gid())
-    };
-    assert_eq!(facts("dir-to-file"), (0o640, 777, 999));
-    assert_eq!(facts("file-to-dir/new"), (0o2750, 777, 999));
-    assert_eq!(facts("file-to-dir/new/deep/file"), (0o640, 777, 999));
+    assert_eq!(scene.facts("new"), (0o640, 777, 888));
+    assert_eq!(scene.facts("shared/leaf"), (0o750, 777, 999));
+    assert_eq!(scene.facts("shared/new/deep"), (0o2750, 777, 999));
+    assert_eq!(scene.facts("shared/new/deep/file"), (0o640, 777, 999));
 }
 
 #[test]

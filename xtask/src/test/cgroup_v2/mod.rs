@@ -24,8 +24,12 @@ struct Suite {
 }
 
 const SUITES: [Suite; 3] = [
-    Suite { name: "root-group", group: None, command: "/suite/pond-sandbox native::cgroup" },
-    Suite { name: "child-group", group: Some("session"), command: "/suite/pond-sandbox native::cgroup" },
+    Suite { name: "root-group", group: None, command: "/suite/pond-sandbox native::cgroup native::spare" },
+    Suite {
+        name: "child-group",
+        group: Some("session"),
+        command: "/suite/pond-sandbox native::cgroup native::spare",
+    },
     Suite { name: "pond-run", group: Some("login"), command: "/suite/e2e limits:: residue::" },
 ];
 

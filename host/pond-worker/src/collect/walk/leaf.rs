@@ -31,8 +31,7 @@ impl Walk<'_> {
             && self.tracked().has_below(&place.path)
             && let Base::Directory(seen) = self.base(place)?
         {
-            self.note_if_changed(place, &seen)?;
-            self.push(Place { path: place.path.clone(), depth: place.depth }, Task::Gone)?;
+            self.gone_below(place, &seen)?;
         }
         Ok(Part::Ignored(rules))
     }
@@ -130,8 +129,7 @@ impl Walk<'_> {
                 delta
             }
             Base::Directory(seen) => {
-                self.note_if_changed(&place, &seen)?;
-                self.push(Place { path: place.path.clone(), depth: place.depth }, Task::Gone)?;
+                self.gone_below(&place, &seen)?;
                 Some(Delta::Added { new })
             }
             Base::Unusable => {
@@ -186,12 +184,15 @@ impl Walk<'_> {
                 self.note_if_changed(&place, &seen)?;
                 self.record(&place, Delta::Deleted { base })
             }
-            Base::Directory(seen) => {
-                self.note_if_changed(&place, &seen)?;
-                self.push(place, Task::Gone)
-            }
+            Base::Directory(seen) => self.gone_below(&place, &seen),
             Base::Unusable => self.reject(&place.path, Reason::BaseUnusable),
         }
+    }
+
+    /// A directory of the base that the job no longer sees as one.
+    fn gone_below(&mut self, place: &Place, seen: &Stat) -> Result<(), CollectFault> {
+        self.note_if_changed(place, seen)?;
+        self.push(Place { path: place.path.clone(), depth: place.depth }, Task::Gone)
     }
 
     fn base(&mut self, place: &Place) -> Result<Base, CollectFault> {
