@@ -242,7 +242,7 @@ mod tests {
         let job = named("job");
         let record = spare.give(&state, &job).unwrap();
         let pids = groups(record.made()).into_iter().find(|group| group.join("pids.max").exists()).unwrap();
-        let line = "echo $$ > $0/cgroup.procs; echo 1 > $0/pids.max; (true)";
+        let line = "echo $$ > $0/cgroup.procs; echo 1 > $0/pids.max; (true); exit 0";
         let forked = std::process::Command::new("sh").args(["-c", line]).arg(&pids).output().unwrap();
         assert!(!forked.status.success(), "{forked:?}");
         let (ours, origin) = spare.birthplace(&host, &job, &limits("64m")).unwrap();
